@@ -57,12 +57,47 @@ fn strips<C: ColorType<Inner = u8>>(colours: u32, rows: u32, compression: Compre
     file.into_inner()
 }
 
-/// A file of tiles, each with as much beyond the edges of the slide as it takes.
-fn tiles() -> Vec<u8> {
+/// A file whose directory says this besides its size, with all that it says of its data: where it is, and how long.
+fn by_hand(
+    data: &[Vec<u8>],
+    [at, len]: [Tag; 2],
+    longs: &[(Tag, u32)],
+    shorts: &[(Tag, u16)],
+) -> Vec<u8> {
     let mut file = Cursor::new(Vec::new());
     let mut encoder = TiffEncoder::new(&mut file).unwrap();
     let mut directory = encoder.image_directory().unwrap();
-    let (mut offsets, mut lengths) = (Vec::new(), Vec::new());
+    let mut offsets = Vec::new();
+    for part in data {
+        offsets.push(directory.write_data(&part[..]).unwrap() as u32);
+    }
+    let lengths: Vec<u32> = data.iter().map(|part| part.len() as u32).collect();
+    directory.write_tag(at, &offsets[..]).unwrap();
+    directory.write_tag(len, &lengths[..]).unwrap();
+    for &(tag, value) in [(Tag::ImageWidth, SIZE.0), (Tag::ImageLength, SIZE.1)]
+        .iter()
+        .chain(longs)
+    {
+        directory.write_tag(tag, value).unwrap();
+    }
+    let usual = [
+        (Tag::SamplesPerPixel, 3),
+        (Tag::Compression, 1),
+        (Tag::PhotometricInterpretation, 2),
+    ];
+    for &(tag, value) in usual.iter().chain(shorts) {
+        directory.write_tag(tag, value).unwrap();
+    }
+    directory
+        .write_tag(Tag::BitsPerSample, &[8_u16, 8, 8][..])
+        .unwrap();
+    directory.finish().unwrap();
+    file.into_inner()
+}
+
+/// A file of tiles, each with as much beyond the edges of the slide as it takes.
+fn tiles() -> Vec<u8> {
+    let mut data = Vec::new();
     for row in 0..SIZE.1.div_ceil(TILE) {
         for column in 0..SIZE.0.div_ceil(TILE) {
             let tile = Rect {
@@ -71,25 +106,24 @@ fn tiles() -> Vec<u8> {
                 width: TILE,
                 height: TILE,
             };
-            let samples = samples(tile, 3);
-            lengths.push(samples.len() as u32);
-            offsets.push(directory.write_data(&samples[..]).unwrap() as u32);
+            data.push(samples(tile, 3));
         }
     }
-    let mut tag = |tag, values: &[u32]| directory.write_tag(tag, values).unwrap();
-    tag(Tag::ImageWidth, &[SIZE.0]);
-    tag(Tag::ImageLength, &[SIZE.1]);
-    tag(Tag::TileWidth, &[TILE]);
-    tag(Tag::TileLength, &[TILE]);
-    tag(Tag::TileOffsets, &offsets);
-    tag(Tag::TileByteCounts, &lengths);
-    let mut tag = |tag, values: &[u16]| directory.write_tag(tag, values).unwrap();
-    tag(Tag::BitsPerSample, &[8, 8, 8]);
-    tag(Tag::SamplesPerPixel, &[3]);
-    tag(Tag::Compression, &[1]);
-    tag(Tag::PhotometricInterpretation, &[2]);
-    directory.finish().unwrap();
-    file.into_inner()
+    let longs = [(Tag::TileWidth, TILE), (Tag::TileLength, TILE)];
+    by_hand(&data, [Tag::TileOffsets, Tag::TileByteCounts], &longs, &[])
+}
+
+/// A file of a strip for each colour.
+fn planes() -> Vec<u8> {
+    let data = vec![samples(whole(), 1); 3];
+    let longs = [(Tag::RowsPerStrip, SIZE.1)];
+    let shorts = [(Tag::PlanarConfiguration, 2)];
+    by_hand(
+        &data,
+        [Tag::StripOffsets, Tag::StripByteCounts],
+        &longs,
+        &shorts,
+    )
 }
 
 fn kept(octets: &[u8]) -> (TempDir, PathBuf) {

@@ -36,8 +36,8 @@ pub(super) fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
             (args.clone(), Keeper::new(args.options(), &args.output))
         }
     };
-    let begun = keeper.run.slide.take();
-    keeper.run.slide = slide::read(&mut args, begun.as_ref(), args.resume.is_some())?;
+    let (begun, is_begun) = (keeper.run.slide.take(), args.resume.is_some());
+    keeper.run.slide = slide::read(&mut args, begun.as_ref(), is_begun)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, interrupted.clone())
