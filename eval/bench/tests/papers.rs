@@ -7,7 +7,7 @@ use std::path::Path;
 use weft_bench::path::PathKind;
 use weft_bench::plan::workloads;
 
-const ROW_FAMILIES: [&str; 15] = [
+const ROW_FAMILIES: [&str; 16] = [
     "cluster/",
     "send-",
     "write-",
@@ -17,6 +17,7 @@ const ROW_FAMILIES: [&str; 15] = [
     "socket-",
     "streams-",
     "hot-spot-",
+    "gather-",
     "fan-",
     "adapter/",
     "redis-",

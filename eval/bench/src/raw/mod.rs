@@ -11,6 +11,7 @@ mod connect;
 mod datagram_flow;
 mod datagrams;
 mod exchange;
+mod gather;
 mod idle;
 mod lone;
 pub(crate) mod ping_pong;
@@ -60,6 +61,8 @@ enum Program {
     Connect(Connect),
     /// Many requests under way, for a time
     Exchange(Exchange),
+    /// Messages of a header and a payload from two buffers, for a time
+    Gather(Gather),
     /// Many connections that carry nothing
     Idle(Idle),
     /// UDP: one datagram there and back
@@ -137,6 +140,20 @@ struct Exchange {
     #[arg(long)]
     depth: usize,
     /// Seconds to go on for
+    #[arg(long)]
+    seconds: u32,
+}
+
+/// Messages of a header and a payload from two buffers, for a time.
+#[derive(Args, Clone, Debug)]
+struct Gather {
+    /// How the two get to the kernel together
+    #[arg(long)]
+    how: gather::How,
+    /// Octets of a payload
+    #[arg(long, value_parser = payload)]
+    payload: usize,
+    /// Seconds to send for
     #[arg(long)]
     seconds: u32,
 }
@@ -239,6 +256,19 @@ struct DatagramLone {
     late: u32,
 }
 
+/// Octets of a payload that has room for what the receiver looks at.
+fn payload(text: &str) -> Result<usize, String> {
+    let bounds = gather::PAYLOADS;
+    match text.parse() {
+        Ok(octets) if bounds.contains(&octets) => Ok(octets),
+        _ => Err(format!(
+            "a number from {} to {}",
+            bounds.start(),
+            bounds.end()
+        )),
+    }
+}
+
 /// Runs one side; the client prints its metrics.
 pub fn run(args: &RawArgs) -> Result<()> {
     if let Some(address) = args.role.listen {
@@ -286,6 +316,7 @@ fn serve_one(stream: &TcpStream, program: &Program) -> Result<()> {
         Program::Feed(p) => bulk::feed(stream, p),
         Program::Connect(_) | Program::Idle(_) => bail!("connections are served by their listener"),
         Program::Exchange(p) => exchange::serve(stream, p),
+        Program::Gather(p) => gather::serve(stream, p),
         Program::DatagramPingPong(p) => datagrams::serve_ping_pong(stream, p),
         Program::DatagramStream(p) => datagrams::serve_stream(stream, p),
         Program::DatagramFlow(p) => datagram_flow::serve(stream, p),
@@ -330,6 +361,7 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
         Program::Feed(p) => bulk::take(&connect()?, p),
         Program::Connect(p) => connect::measure(server, p),
         Program::Exchange(p) => exchange::measure(&connect()?, p),
+        Program::Gather(p) => gather::measure(&connect()?, p),
         Program::Idle(p) => idle::measure(server, p),
         Program::DatagramPingPong(p) => datagrams::measure_ping_pong(&connect()?, p),
         Program::DatagramStream(p) => datagrams::measure_stream(&connect()?, p),

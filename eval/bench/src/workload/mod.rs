@@ -11,6 +11,7 @@ mod filter_copy;
 mod filter_groups;
 mod filters;
 mod first_datagrams;
+mod gather;
 mod hot_spot;
 mod over_link;
 mod redis_get;
@@ -209,6 +210,7 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
             .map(|&n| Rc::new(fan_out::FanOut(n)) as Rc<dyn Workload>),
     );
     list.extend(over_ddp());
+    list.extend(gather::all().map(|row| Rc::new(row) as Rc<dyn Workload>));
     let datagrams = datagrams::all().into_iter();
     list.extend(datagrams.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let agreement = agreement::ALL.into_iter();
