@@ -85,14 +85,14 @@ pub fn run(args: &MicroscopeArgs) -> Result<()> {
         Which::Subsample => filters::run(&mut Subsample::new(whole), &args.joints),
         Which::View(look) => {
             // Before anybody waits for it.
-            let views = Views::tour(&mut slide)?;
+            let views = Views::tour(&mut slide, VIEWS)?;
             Tour::begin(&args.joints)?.look(look, &views.0, |group, (query, wanted)| {
                 see(group, *query, wanted)
             })
         }
         Which::GroupView => filters::run(&mut View::new(whole, unit), &args.joints),
         Which::Client(client) => {
-            let views = Views::tour(&mut slide)?;
+            let views = Views::tour(&mut slide, VIEWS)?;
             Merge::begin(&views, &args.joints, &client.beside)?.run(&client.look)
         }
     }
@@ -102,8 +102,8 @@ pub fn run(args: &MicroscopeArgs) -> Result<()> {
 struct Views(Vec<(Query, Vec<u8>)>);
 
 impl Views {
-    fn tour(slide: &mut Slide) -> Result<Views> {
-        let tour = Query::tour(VIEWS, slide.whole()).into_iter();
+    fn tour(slide: &mut Slide, number: u32) -> Result<Views> {
+        let tour = Query::tour(number, slide.whole()).into_iter();
         let alone = |query| Ok((query, alone(slide, query)?));
         Ok(Views(tour.map(alone).collect::<Result<_>>()?))
     }

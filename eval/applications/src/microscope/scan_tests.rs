@@ -234,7 +234,6 @@ fn every_cut_of_a_file_is_refused_in_words() {
 #[test]
 fn what_cannot_be_read_says_what_to_do() {
     let good = strips::<RGB8>(3, 16, Compression::Uncompressed);
-    assert!(examine(&kept(&good).1).is_err(), "its folder is gone");
     let with = |tag, value| complaint(&with_tag(&good, tag, value));
     let deep = {
         let mut file = Cursor::new(Vec::new());
@@ -260,10 +259,7 @@ fn what_cannot_be_read_says_what_to_do() {
             "a strip or tile of it has 6000000 x 16",
         ),
         (with(Tag::ImageLength, 4000), "no TIFF that can be read"),
-        (
-            with(Tag::PlanarConfiguration, 2),
-            "no TIFF that can be read",
-        ),
+        (complaint(&planes()), "in planes of their own"),
         (with(Tag::Compression, 7), "of a kind that is not read"),
         (with(Tag::Compression, 5), "it "),
         (with(Tag::SamplesPerPixel, 4), "it "),
@@ -292,7 +288,7 @@ fn a_file_with_any_octets_changed_is_read_or_refused() {
     let mut refused = 0;
     for good in [tiles(), strips::<RGB8>(3, 64, Compression::Lzw)] {
         let directory = u32::from_le_bytes(good[4..8].try_into().unwrap()) as usize;
-        for _ in 0..300 {
+        for _ in 0..100 {
             let mut bad = good.clone();
             for _ in 0..=random(4) {
                 // Most of the time in the directory, where sizes are.
@@ -306,5 +302,5 @@ fn a_file_with_any_octets_changed_is_read_or_refused() {
             refused += usize::from(examine(&file).is_err());
         }
     }
-    assert!(refused > 50, "{refused} were refused");
+    assert!(refused > 20, "{refused} were refused");
 }

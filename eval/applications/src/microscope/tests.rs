@@ -56,7 +56,7 @@ fn the_largest_factor_and_the_edges_of_the_slide() {
 #[test]
 fn each_view_is_that_of_one_process_whichever_of_two_groups_makes_it() {
     let unit = 32 << 10;
-    let views = Views::tour(&mut drawn()).unwrap();
+    let views = Views::tour(&mut drawn(), 3).unwrap();
     let ended = side_by_side(
         unit as u32,
         2,
