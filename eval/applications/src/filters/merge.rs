@@ -123,15 +123,18 @@ impl<'w, W: Works> Merge<'w, W> {
         self.groups.ended().collect()
     }
 
-    /// Has each group do each unit of work, one after another.
+    /// Has each group do each unit of work, all groups at once.
     pub(super) fn warm_up(&mut self) -> Result<()> {
         for group in 0..self.groups.number() {
             for _ in 0..self.works.number() {
-                self.hand_to(group)?;
-                while !self.waiting.is_empty() {
+                while self.waiting.len() as u64 >= AHEAD {
                     self.take()?;
                 }
+                self.hand_to(group)?;
             }
+        }
+        while !self.waiting.is_empty() {
+            self.take()?;
         }
         (self.took, self.shown) = (Vec::new(), 0);
         Ok(())

@@ -2,6 +2,7 @@
 //! come to together.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -31,6 +32,8 @@ const VIEW: usize = 1;
 const FILTERS: [(&str, [usize; COPIES]); 3] =
     [("subsample", [2, 3]), ("clip", [4, 5]), ("read", [6, 7])];
 const CLIENT: &str = "client";
+/// What the first views of a group may take.
+const FIRST_VIEWS: Duration = Duration::from_secs(10);
 
 /// Microscopes beside each other.
 #[derive(Debug)]
@@ -164,7 +167,8 @@ impl Workload for FilterGroups {
             roles,
             // There are more of them than cores: the scheduler knows best.
             pinned: false,
-            timeout: site.timeout(),
+            // Before the time is taken each group has each view once, and reads all that it takes of the slide.
+            timeout: site.timeout() + FIRST_VIEWS * self.groups,
         }
     }
 
