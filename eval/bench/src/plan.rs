@@ -123,7 +123,7 @@ pub fn workloads(path: PathKind, full: bool, given: &Given) -> Vec<Rc<dyn Worklo
         return workload::of_adapter(full, given.link_rate);
     }
     if path == PathKind::Cluster {
-        return workload::of_cluster(given.slide.as_deref());
+        return workload::of_cluster(given.slide.as_ref());
     }
     let verbs = verbs(full)
         .into_iter()

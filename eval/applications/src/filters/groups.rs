@@ -8,14 +8,26 @@ use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
 
 use anyhow::{bail, ensure, Context, Result};
+use clap::Args;
 
 use super::input::{wait, Arrived, Wait};
 use super::{Group, Joints};
 use crate::net::listen;
 
+/// How units of work are shared among groups.
+#[derive(Args, Clone, Debug)]
+pub struct Beside {
+    /// Filter groups; each listens for results at a port of its own, the next behind the one before
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub groups: u32,
+    /// Units of work that a group may have under way
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub works: u32,
+}
+
 /// Filter groups, as whoever hands out the units of work has them.
 #[derive(Debug)]
-pub(super) struct Groups {
+pub struct Groups {
     groups: Vec<Member>,
     /// Units of work that a group may have under way.
     window: usize,
@@ -48,7 +60,8 @@ impl Groups {
     ///
     /// # Errors
     /// A copy is not there, or the copies cannot be shared out like that.
-    pub(super) fn join(joints: &Joints, number: u32, window: u32) -> Result<Groups> {
+    pub fn join(joints: &Joints, beside: &Beside) -> Result<Groups> {
+        let number = beside.groups;
         let copies = joints.to.len();
         ensure!(
             number > 0 && copies.is_multiple_of(number as usize),
@@ -76,7 +89,7 @@ impl Groups {
                 .zip(firsts)
                 .map(member)
                 .collect::<Result<_>>()?,
-            window: window as usize,
+            window: beside.works as usize,
             turn: 0,
         })
     }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::{ensure, Result};
 
 use super::frame::{head, Kind};
-use super::merge::{Beside, Merge, Works};
+use super::groups::{Beside, Groups};
+use super::merge::{Merge, Works};
 use super::testing::{address, addresses, joints, side_by_side};
 use super::{Filter, Output};
 
@@ -121,7 +122,7 @@ fn shared(works: &Noted, window: u32, rests: &[Duration], count: u32) -> Vec<u64
                 groups,
                 works: window,
             };
-            let mut merge = Merge::begin(works, joints, &beside).unwrap();
+            let mut merge = Merge::of(works, Groups::join(joints, &beside).unwrap());
             let handed = AtomicU32::new(0);
             let goes_on = || handed.fetch_add(1, Ordering::Relaxed) < count;
             merge.share(goes_on).unwrap();
@@ -169,7 +170,7 @@ fn every_group_does_every_unit_of_work_before_the_time_is_taken() {
             groups: 3,
             works: 1,
         };
-        let mut merge = Merge::begin(&works, joints, &beside).unwrap();
+        let mut merge = Merge::of(&works, Groups::join(joints, &beside).unwrap());
         merge.warm_up().unwrap();
         assert_eq!(merge.ended(), [4, 4, 4]);
     });
@@ -197,7 +198,7 @@ fn a_group_that_dies_fails_the_run_in_words() {
                 groups: 2,
                 works: 2,
             };
-            let mut merge = Merge::begin(&works, joints, &beside).unwrap();
+            let mut merge = Merge::of(&works, Groups::join(joints, &beside).unwrap());
             // It would go on for ever.
             complaint = format!("{:#}", merge.share(|| true).unwrap_err());
         });
@@ -222,7 +223,10 @@ fn played(goes_on: bool, play: impl FnOnce(TcpStream, TcpStream)) -> Result<()> 
                 works: 2,
             };
             let works = Noted::new(3);
-            let mut merge = Merge::begin(&works, &joints(UNIT, end, 1, &[first]), &beside)?;
+            let mut merge = Merge::of(
+                &works,
+                Groups::join(&joints(UNIT, end, 1, &[first]), &beside)?,
+            );
             merge.share(|| goes_on)
         });
         let last = loop {
@@ -297,8 +301,7 @@ fn copies_that_cannot_be_shared_out_are_refused() {
         works: 2,
     };
     let some = [address(), address(), address()];
-    let works = Noted::new(1);
-    let complaint = match Merge::begin(&works, &joints(UNIT, address(), 1, &some), &beside) {
+    let complaint = match Groups::join(&joints(UNIT, address(), 1, &some), &beside) {
         Ok(_) => panic!("three copies in two groups"),
         Err(error) => error.to_string(),
     };

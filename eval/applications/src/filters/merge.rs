@@ -5,26 +5,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::Args;
 use serde::Serialize;
 
 use super::figures::{print, Figures};
 use super::groups::{Came, Groups};
-use super::{Joints, Look};
+use super::Look;
 
 /// Units of work that are handed out beyond the oldest that is not merged, at most: their results wait in memory.
 const AHEAD: u64 = 64;
-
-/// How units of work are shared among groups.
-#[derive(Args, Clone, Debug)]
-pub struct Beside {
-    /// Filter groups; each listens for results at a port of its own, the next behind the one before
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub groups: u32,
-    /// Units of work that a group may have under way
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=32))]
-    pub works: u32,
-}
 
 /// Units of work, and what becomes of their results. They are counted from 0.
 pub trait Works {
@@ -82,20 +70,16 @@ struct Shared {
 }
 
 impl<'w, W: Works> Merge<'w, W> {
-    /// Joins the groups.
-    ///
-    /// # Errors
-    /// See [`Groups::join`].
-    pub fn begin(works: &'w W, joints: &Joints, beside: &Beside) -> Result<Merge<'w, W>> {
-        let groups = Groups::join(joints, beside.groups, beside.works)?;
-        Ok(Merge {
+    /// Nothing is handed out yet.
+    pub fn of(works: &'w W, groups: Groups) -> Merge<'w, W> {
+        Merge {
             works,
             groups,
             waiting: BTreeMap::new(),
             next: 0,
             took: Vec::new(),
             shown: 0,
-        })
+        }
     }
 
     /// Hands out units of work for a time, and prints how long they took. Not counted is that each group has each of

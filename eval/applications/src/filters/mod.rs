@@ -15,7 +15,7 @@
 //!                    └── copy of the first ──┘   └── copy of the second ──┘
 //! ```
 //!
-//! Several groups may stand side by side ([`Merge`]): each unit of work is one group's, the one that has the fewest
+//! Several groups may stand side by side ([`Groups`]): each unit of work is one group's, the one that has the fewest
 //! under way, and the results are merged in the order of the units of work.
 
 mod figures;
@@ -35,8 +35,9 @@ use clap::Args;
 
 use crate::net::listen;
 
+pub use groups::{Beside, Groups};
 pub use input::{Arrived, Input};
-pub use merge::{Beside, Merge, Works};
+pub use merge::{Merge, Works};
 pub use output::Output;
 pub use tour::{Look, Share, Tour};
 

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use anyhow::{ensure, Result};
 use clap::{Args, Subcommand};
 
-use crate::filters::{self, Beside, Group, Joints, Look, Merge, Share, Tour, Works};
+use crate::filters::{self, Beside, Group, Groups, Joints, Look, Merge, Share, Tour, Works};
 use picture::{crop, paste, subsample, Rect, PIXEL};
 use query::{Query, FACTOR_MAX};
 pub use scan::{examine, Facts};
@@ -84,16 +84,18 @@ pub fn run(args: &MicroscopeArgs) -> Result<()> {
         Which::Clip => filters::run(&mut Clip::new(whole), &args.joints),
         Which::Subsample => filters::run(&mut Subsample::new(whole), &args.joints),
         Which::View(look) => {
-            // Before anybody waits for it.
+            // Those before it are to find it at once, and nothing is asked of them while the views are computed.
+            let mut tour = Tour::begin(&args.joints)?;
             let views = Views::tour(&mut slide, VIEWS)?;
-            Tour::begin(&args.joints)?.look(look, &views.0, |group, (query, wanted)| {
+            tour.look(look, &views.0, |group, (query, wanted)| {
                 see(group, *query, wanted)
             })
         }
         Which::GroupView => filters::run(&mut View::new(whole, unit), &args.joints),
         Which::Client(client) => {
+            let groups = Groups::join(&args.joints, &client.beside)?;
             let views = Views::tour(&mut slide, VIEWS)?;
-            Merge::begin(&views, &args.joints, &client.beside)?.run(&client.look)
+            Merge::of(&views, groups).run(&client.look)
         }
     }
 }

@@ -74,8 +74,8 @@ impl Query {
         }
     }
 
-    /// What somebody looks at who moves over the slide and looks closer now and then: so many views of 512 by 512 pixels,
-    /// or of fewer where the slide has not as many.
+    /// What somebody looks at who moves over the slide and looks closer now and then: so many views of 512 by 512
+    /// pixels, or of fewer where the slide has not as many.
     pub fn tour(views: u32, slide: Rect) -> Vec<Query> {
         const SIDE: u32 = 512;
         let view = |number: u32| {

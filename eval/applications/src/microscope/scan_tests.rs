@@ -58,7 +58,7 @@ fn strips<C: ColorType<Inner = u8>>(colours: u32, rows: u32, compression: Compre
 }
 
 /// A file whose directory says this besides its size, with all that it says of its data: where it is, and how long.
-fn by_hand(
+fn file_of(
     data: &[Vec<u8>],
     [at, len]: [Tag; 2],
     longs: &[(Tag, u32)],
@@ -110,7 +110,7 @@ fn tiles() -> Vec<u8> {
         }
     }
     let longs = [(Tag::TileWidth, TILE), (Tag::TileLength, TILE)];
-    by_hand(&data, [Tag::TileOffsets, Tag::TileByteCounts], &longs, &[])
+    file_of(&data, [Tag::TileOffsets, Tag::TileByteCounts], &longs, &[])
 }
 
 /// A file of a strip for each colour.
@@ -118,7 +118,7 @@ fn planes() -> Vec<u8> {
     let data = vec![samples(whole(), 1); 3];
     let longs = [(Tag::RowsPerStrip, SIZE.1)];
     let shorts = [(Tag::PlanarConfiguration, 2)];
-    by_hand(
+    file_of(
         &data,
         [Tag::StripOffsets, Tag::StripByteCounts],
         &longs,

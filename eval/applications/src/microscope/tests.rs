@@ -12,8 +12,8 @@ fn drawn() -> Slide {
     Slide::open(None).unwrap()
 }
 
-/// Looks at these views of a slide, that of a file or the one that is drawn, with two copies of each filter and units of
-/// this length.
+/// Looks at these views of a slide, that of a file or the one that is drawn, with two copies of each filter and units
+/// of this length.
 pub(super) fn looked(file: Option<&Path>, unit: usize, views: &[Query]) {
     let mut slide = Slide::open(file).unwrap();
     let whole = slide.whole();
@@ -71,7 +71,7 @@ fn each_view_is_that_of_one_process_whichever_of_two_groups_makes_it() {
                 groups: 2,
                 works: 2,
             };
-            let merge = Merge::begin(&views, joints, &beside).unwrap();
+            let merge = Merge::of(&views, Groups::join(joints, &beside).unwrap());
             merge.run(&Look { seconds: 1 }).unwrap();
         },
     );

@@ -1,6 +1,7 @@
 //! `--slide`: a slide of the user's own, which is read to its end before anything is measured.
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{bail, ensure, Context, Result};
 use weft_applications::microscope::{examine, Facts};
@@ -30,7 +31,9 @@ pub(super) fn read(
             );
             let file = std::path::absolute(file)
                 .with_context(|| format!("cannot resolve {}", file.display()))?;
+            let start = Instant::now();
             let record = examined(&file)?;
+            args.decoded_in = start.elapsed();
             args.slide = Some(file);
             Some(record)
         }

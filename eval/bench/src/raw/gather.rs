@@ -1,6 +1,6 @@
-//! Messages of which each is in two buffers, a header and a payload, and how they get to the kernel together: copied into
-//! one buffer, by one `writev`, or by two sends under `TCP_CORK`. The receiver looks at each, keeps the time, and tells
-//! the sender at the end.
+//! Messages of which each is in two buffers, a header and a payload, and how they get to the kernel together: copied
+//! into one buffer, by one `writev`, or by two sends under `TCP_CORK`. The receiver looks at each, keeps the time, and
+//! tells the sender at the end.
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};

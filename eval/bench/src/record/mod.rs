@@ -4,6 +4,7 @@
 //! The schema is `docs/schema/weft-bench-2.schema.json`; [`VERSION`] goes up when a reader of the old
 //! one would misread. Records of version 1 are read as well ([`read`]).
 
+mod instructions;
 mod read;
 mod sample;
 mod slide;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::axis::Axis;
 use crate::metric::Metric;
 use crate::verbs::Verbs;
+pub use instructions::{Count, Instructions};
 pub use sample::{CoreRecord, Failure, MachineRecord, Metrics, Outcome, RoleRecord, Sample};
 pub use slide::SlideRecord;
 
@@ -274,26 +276,6 @@ pub struct PairsRecord {
     pub ratio: f64,
     /// Lower and upper end of its 95 % interval; null for fewer pairs than it takes.
     pub interval: Option<(f64, f64)>,
-}
-
-/// Instructions of a program that passes messages between two ends of its own, as callgrind counts them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Instructions {
-    /// Command line of the last count.
-    pub command: String,
-    /// Why there is no count; null when there is one.
-    pub skipped: Option<String>,
-    /// In the order they were taken.
-    pub counts: Vec<Count>,
-}
-
-/// One run of the program from its start to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
-    /// Messages it passed.
-    pub messages: u64,
-    /// Instructions it took.
-    pub instructions: u64,
 }
 
 /// Makes the folder for records, and sees that one can be written there: before hours are spent on what goes into it.

@@ -2,9 +2,10 @@
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::time::Duration;
 
 use super::sockets::carried;
+use super::GivenSlide;
 use crate::job::{Ready, Role, Seat};
 use crate::stack::{Program, Site, Stack};
 
@@ -18,7 +19,7 @@ pub(super) struct FilterProgram<'a> {
     /// Octets of a unit.
     pub(super) unit: u32,
     /// The user's own slide, where there is one.
-    pub(super) slide: Option<&'a Path>,
+    pub(super) slide: Option<&'a GivenSlide>,
 }
 
 /// A port of a host of the path: so many behind the row's own.
@@ -60,6 +61,14 @@ impl End {
 }
 
 impl FilterProgram<'_> {
+    /// How long a job of it may take: each process decodes what it needs of a slide of the user's own, view by view.
+    pub(super) fn timeout(&self, site: &Site) -> Duration {
+        const TIMES: u32 = 16;
+        const AT_MOST: Duration = Duration::from_secs(600);
+        let decodes = self.slide.map(|slide| slide.decoded_in * TIMES);
+        site.timeout() + decodes.unwrap_or_default().min(AT_MOST)
+    }
+
     /// A process of it.
     pub(super) fn role(&self, stack: &dyn Stack, site: &Site, copy: FilterCopy) -> Role {
         let behind = copy.behind.iter();
@@ -76,7 +85,7 @@ impl FilterProgram<'_> {
         // As words of their own: a record has the names of files, and not their folders.
         let slide = self
             .slide
-            .map(|file| [OsStr::new("--slide"), file.as_os_str()]);
+            .map(|slide| [OsStr::new("--slide"), slide.file.as_os_str()]);
         Role {
             name: copy.role,
             host: copy.at.host,

@@ -1,14 +1,13 @@
 //! Several filter groups of a program beside each other, among which units of work are shared: how many results they
 //! come to together.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 
 use super::filter_copy::{filter_words, End, FilterCopy, FilterProgram, MICROSCOPE};
 use super::sockets::{carries, printed};
-use super::Workload;
+use super::{GivenSlide, Workload};
 use crate::axis::Axis;
 use crate::exec::Output;
 use crate::job::{Job, Role};
@@ -40,14 +39,14 @@ const FIRST_VIEWS: Duration = Duration::from_secs(10);
 pub(super) struct FilterGroups {
     groups: u32,
     /// The user's own; else one that is drawn from a seed.
-    slide: Option<PathBuf>,
+    slide: Option<GivenSlide>,
 }
 
 /// One group of two copies of each filter, and two of one.
-pub(super) fn groups(slide: Option<&Path>) -> [FilterGroups; 2] {
+pub(super) fn groups(slide: Option<&GivenSlide>) -> [FilterGroups; 2] {
     [1, 2].map(|groups| FilterGroups {
         groups,
-        slide: slide.map(Path::to_owned),
+        slide: slide.cloned(),
     })
 }
 
@@ -158,7 +157,7 @@ impl Workload for FilterGroups {
         let program = FilterProgram {
             name: MICROSCOPE,
             unit: UNIT,
-            slide: self.slide.as_deref(),
+            slide: self.slide.as_ref(),
         };
         let groups = (0..self.groups).flat_map(|group| self.group(group));
         let copies = std::iter::once(self.client(site)).chain(groups);
@@ -168,7 +167,7 @@ impl Workload for FilterGroups {
             // There are more of them than cores: the scheduler knows best.
             pinned: false,
             // Before the time is taken each group has each view once, and reads all that it takes of the slide.
-            timeout: site.timeout() + FIRST_VIEWS * self.groups,
+            timeout: program.timeout(site) + FIRST_VIEWS * self.groups,
         }
     }
 
@@ -260,7 +259,11 @@ mod tests {
 
     #[test]
     fn a_slide_of_the_users_own_is_in_the_record_by_its_name_alone() {
-        let [one, _] = groups(Some(Path::new("/home/somebody/a slide.tif")));
+        let slide = GivenSlide {
+            file: "/home/somebody/a slide.tif".into(),
+            decoded_in: Duration::from_secs(2),
+        };
+        let [one, _] = groups(Some(&slide));
         for line in shown(&one) {
             assert!(line.ends_with(" --slide a slide.tif"), "{line}");
         }

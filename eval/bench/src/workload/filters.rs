@@ -1,12 +1,10 @@
 //! Programs that are pipelines of filters on several machines: how many results they come to.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::Result;
 
 use super::filter_copy::{filter_words, End, FilterCopy, FilterProgram, MICROSCOPE};
 use super::sockets::{carries, printed};
-use super::Workload;
+use super::{GivenSlide, Workload};
 use crate::axis::Axis;
 use crate::exec::Output;
 use crate::job::Job;
@@ -32,7 +30,7 @@ pub(super) struct Pipeline {
     /// Octets of a unit.
     unit: u32,
     /// The user's own; else one that is drawn from a seed.
-    slide: Option<PathBuf>,
+    slide: Option<GivenSlide>,
 }
 
 /// A program of four filters.
@@ -62,14 +60,12 @@ const PROGRAMS: [Filters; 2] = [
 ];
 
 /// Every program with every unit. A slide is the microscope's.
-pub(super) fn pipelines(slide: Option<&Path>) -> Vec<Pipeline> {
+pub(super) fn pipelines(slide: Option<&GivenSlide>) -> Vec<Pipeline> {
     let of_program = |program: &'static Filters| {
         UNITS.map(|unit| Pipeline {
             program,
             unit,
-            slide: slide
-                .filter(|_| program.name == MICROSCOPE)
-                .map(Path::to_owned),
+            slide: slide.filter(|_| program.name == MICROSCOPE).cloned(),
         })
     };
     PROGRAMS.iter().flat_map(of_program).collect()
@@ -113,7 +109,7 @@ impl Workload for Pipeline {
         let program = FilterProgram {
             name: self.program.name,
             unit: self.unit,
-            slide: self.slide.as_deref(),
+            slide: self.slide.as_ref(),
         };
         let role = |copy| program.role(stack, site, copy);
         let ends = |hosts: &[usize]| hosts.iter().map(|&host| End::of(host)).collect::<Vec<_>>();
@@ -152,7 +148,7 @@ impl Workload for Pipeline {
             roles,
             // There are more of them than cores: the scheduler knows best.
             pinned: false,
-            timeout: site.timeout(),
+            timeout: program.timeout(site),
         }
     }
 

@@ -25,8 +25,9 @@ mod udp_over_link;
 mod wire;
 
 use std::fmt::Debug;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -54,7 +55,16 @@ pub struct Given {
     /// Of the links that rows have emulated.
     pub link_rate: LinkRate,
     /// What microscopes look at; nothing for a slide that is drawn from a seed.
-    pub slide: Option<PathBuf>,
+    pub slide: Option<GivenSlide>,
+}
+
+/// A slide of the user's own.
+#[derive(Clone, Debug)]
+pub struct GivenSlide {
+    /// Where it is.
+    pub file: PathBuf,
+    /// How long it took to decode all of it.
+    pub decoded_in: Duration,
 }
 
 /// One thing to measure.
@@ -234,7 +244,7 @@ fn over_ddp() -> [Rc<dyn Workload>; 6] {
 
 /// Programs that run on several machines: every workload of that path, the microscopes with a slide of the user's own
 /// where there is one.
-pub fn of_cluster(slide: Option<&Path>) -> Vec<Rc<dyn Workload>> {
+pub fn of_cluster(slide: Option<&GivenSlide>) -> Vec<Rc<dyn Workload>> {
     let pipelines = filters::pipelines(slide).into_iter();
     let groups = filter_groups::groups(slide).into_iter();
     let striped = striped::ALL.into_iter();
