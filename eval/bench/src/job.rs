@@ -119,10 +119,8 @@ impl Invocation {
     /// The command line for a reader: programs by name, without the folders of this machine.
     pub fn display(&self) -> String {
         let name = |p: &Path| {
-            p.file_name()
-                .unwrap_or(p.as_os_str())
-                .to_string_lossy()
-                .into_owned()
+            let name = p.file_name().unwrap_or(p.as_os_str());
+            plain(&name.to_string_lossy())
         };
         let env = self.env.iter().map(|(k, v)| format!("{k}={v}"));
         let args = self.args.iter().map(|a| match Path::new(a) {
@@ -133,6 +131,14 @@ impl Invocation {
             .chain(args)
             .collect::<Vec<_>>()
             .join(" ")
+    }
+}
+
+/// A name without what a terminal would obey: files are the user's.
+fn plain(name: &str) -> String {
+    match name.contains(char::is_control) {
+        true => name.escape_debug().to_string(),
+        false => name.to_owned(),
     }
 }
 

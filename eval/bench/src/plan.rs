@@ -6,7 +6,7 @@ use crate::path::PathKind;
 use crate::stack::Stack;
 use crate::targets;
 use crate::verbs::{Mode, Op, Verbs, ATOMIC, UD_IN_ONE_PACKET, UD_LONGEST};
-use crate::workload::{self, LinkRate, Workload};
+use crate::workload::{self, Given, Workload};
 
 /// A workload on a path and the stacks that serve it.
 #[derive(Clone, Debug)]
@@ -36,8 +36,8 @@ pub struct Selection {
     pub only: Vec<String>,
     /// Stacks whose name contains one of these, and the references; empty is every stack.
     pub stacks: Vec<String>,
-    /// Of the links that rows have emulated.
-    pub link_rate: LinkRate,
+    /// What rows are made with.
+    pub given: Given,
 }
 
 /// Rows that tell most, on loopback and on veth: 13 minutes, where all of the usual sizes take 98.
@@ -100,7 +100,7 @@ impl Row {
 
 /// The groups of one path.
 pub fn groups(path: PathKind, stacks: &[Box<dyn Stack>], selection: &Selection) -> Vec<Group> {
-    let rows = workloads(path, selection.full, selection.link_rate)
+    let rows = workloads(path, selection.full, &selection.given)
         .into_iter()
         .filter(|workload| !selection.targets || targets::needs(&workload.id()))
         .map(|workload| Row {
@@ -124,12 +124,12 @@ pub fn groups(path: PathKind, stacks: &[Box<dyn Stack>], selection: &Selection) 
 }
 
 /// Every workload of the default or of the full plan of a path; those that belong together are neighbours.
-pub fn workloads(path: PathKind, full: bool, link_rate: LinkRate) -> Vec<Rc<dyn Workload>> {
+pub fn workloads(path: PathKind, full: bool, given: &Given) -> Vec<Rc<dyn Workload>> {
     if path == PathKind::Adapter {
-        return workload::of_adapter(full, link_rate);
+        return workload::of_adapter(full, given.link_rate);
     }
     if path == PathKind::Cluster {
-        return workload::of_cluster();
+        return workload::of_cluster(given.slide.as_ref());
     }
     let verbs = verbs(full)
         .into_iter()
@@ -279,7 +279,7 @@ fn named(row: &Row, patterns: &[String]) -> bool {
     let (id, workload) = (row.id(), row.workload.id());
     let is_name = |pattern: &str| {
         let name = pattern.split_once('/').map_or(pattern, |(_, name)| name);
-        workloads(row.path, true, LinkRate::default())
+        workloads(row.path, true, &Given::default())
             .iter()
             .any(|w| w.id() == name)
     };

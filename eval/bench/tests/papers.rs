@@ -7,7 +7,7 @@ use std::path::Path;
 use weft_bench::path::PathKind;
 use weft_bench::plan::workloads;
 
-const ROW_FAMILIES: [&str; 19] = [
+const ROW_FAMILIES: [&str; 20] = [
     "cluster/",
     "send-",
     "write-",
@@ -17,6 +17,7 @@ const ROW_FAMILIES: [&str; 19] = [
     "socket-",
     "streams-",
     "hot-spot-",
+    "gather-",
     "fan-",
     "adapter/",
     "redis-",
@@ -97,7 +98,7 @@ fn the_rows_that_it_names_are_there() {
     ]
     .into_iter()
     .flat_map(|path| {
-        let workloads = workloads(path, true, Default::default());
+        let workloads = workloads(path, true, &Default::default());
         workloads.into_iter().map(move |workload| match path {
             PathKind::Adapter | PathKind::Cluster => {
                 format!("{}/{}", path.name(), workload.id())

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
-use weft_bench::record::Run;
+use weft_bench::record::{Run, SlideRecord};
 use weft_bench::report::{self, Format};
 
 /// Runs of the bench take turns: each ties programs that spin to both cores.
@@ -378,6 +378,56 @@ fn the_schema_refuses_a_sample_that_is_both_or_neither() {
     assert_eq!(sample(json!({ "failure": failure })), 0);
     assert_ne!(sample(json!({})), 0);
     assert_ne!(sample(json!({ "metrics": metrics, "failure": failure })), 0);
+}
+
+#[test]
+fn a_record_has_the_slide_that_was_looked_at() {
+    let slide = SlideRecord {
+        name: "slide.tif".to_owned(),
+        width: 640,
+        height: 480,
+        colours: "RGB".to_owned(),
+        parts: "tiles".to_owned(),
+        octets: 921_700,
+        crc32: "0123abcd".to_owned(),
+    };
+    let mut run = empty();
+    run["slide"] = serde_json::to_value(&slide).unwrap();
+    assert_eq!(errors(&run), [""; 0]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("record.json");
+    fs::write(&file, run.to_string()).unwrap();
+    let read = Run::read(&file).unwrap();
+    assert_eq!(read.slide.as_ref(), Some(&slide));
+    let text = report::full(&read, Format::Markdown);
+    let told =
+        "slide \"slide.tif\": 640 x 480 pixels, RGB, in tiles; 921700 octets, CRC-32 0123abcd";
+    assert!(text.contains(told), "{text}");
+    run["slide"]["crc32"] = json!("none");
+    assert_ne!(errors(&run), [""; 0]);
+}
+
+#[test]
+fn a_slide_that_cannot_be_read_is_told_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("slide.tif"), "II*\0").unwrap();
+    for (words, wanted) in [
+        (
+            &["--path", "cluster", "--slide", "slide.tif"][..],
+            "cut short, or is no TIFF",
+        ),
+        (&["--path", "cluster", "--slide", "none.tif"], "none.tif"),
+        (
+            &["--path", "loopback", "--slide", "slide.tif"],
+            "--path cluster",
+        ),
+    ] {
+        let output = bench(folder.path(), words).output().unwrap();
+        let text = printed(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains(wanted), "{text}");
+        assert!(!text.contains("Ctrl-C ends it early"), "{text}");
+    }
 }
 
 fn empty() -> Value {

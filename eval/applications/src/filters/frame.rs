@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | 0..4 | the kind, see [`Kind`] |
 //! | 4..8 | octets of the payload, [`PAYLOAD_MAX`] at most |
-//! | 8..12 | the number of the piece of work, from 0, modulo 2^32 |
+//! | 8..12 | the number of the unit of work, from 0, modulo 2^32 |
 //! | 12.. | the payload |
 //!
 //! All numbers are in network order.
@@ -19,7 +19,7 @@ pub(super) const PAYLOAD_MAX: usize = 1 << 20;
 /// What a frame says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A piece of work begins; the payload says what is to be done.
+    /// A unit of work begins; the payload says what is to be done.
     Begin,
     /// A unit of it.
     Unit,

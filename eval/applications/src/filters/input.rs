@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 
 use anyhow::{bail, ensure, Context, Result};
-use rustix::event::{poll, PollFd, PollFlags};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use super::frame::{head, Frames, Kind};
 use crate::net::{accept, write_all};
@@ -15,7 +15,7 @@ const READ: usize = 256 << 10;
 /// What came on a stream.
 #[derive(Debug)]
 pub enum Arrived<'a> {
-    /// A piece of work begins: what is to be done.
+    /// A unit of work begins: what is to be done.
     Begin(&'a [u8]),
     /// A unit of it. It counts as taken when the handler returns.
     Unit(&'a [u8]),
@@ -27,11 +27,18 @@ pub enum Arrived<'a> {
 #[derive(Debug)]
 pub struct Input {
     before: Vec<Before>,
-    /// The piece of work that is under way, or next.
+    /// The unit of work that is under way, or next.
     work: u32,
     has_begun: bool,
     /// Whose frames are looked at first.
     turn: usize,
+}
+
+/// Whether to wait where nothing came.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wait {
+    UntilSomethingCame,
+    No,
 }
 
 /// What became of the frames that are there.
@@ -50,7 +57,7 @@ struct Before {
     stream: TcpStream,
     frames: Frames,
     has_begun: bool,
-    /// It has given all of this piece of work; what it says of the next one waits.
+    /// It has given all of this unit of work; what it says of the next one waits.
     has_ended: bool,
     is_gone: bool,
 }
@@ -82,19 +89,34 @@ impl Input {
     /// are gone.
     ///
     /// # Errors
-    /// A copy ends amid a piece of work, or says what makes no sense; or `handle` fails.
+    /// A copy ends amid a unit of work, or says what makes no sense; or `handle` fails.
     pub fn next(&mut self, mut handle: impl FnMut(Arrived) -> Result<()>) -> Result<bool> {
         loop {
-            match self.handle_one(&mut handle)? {
-                Handled::Told => return Ok(true),
-                Handled::Quietly => continue,
-                Handled::Nothing => {}
+            if let Some(came) = self.there(&mut handle)? {
+                return Ok(came);
             }
-            if self.before.iter().all(|before| before.is_gone) {
-                return Ok(false);
-            }
-            self.read()?;
+            self.read(Wait::UntilSomethingCame)?;
         }
+    }
+
+    /// Hands to `handle` what comes next, if it was read already. Says what [`Input::next`] says, or nothing where that
+    /// would wait.
+    ///
+    /// # Errors
+    /// Those of [`Input::next`].
+    pub(super) fn there(
+        &mut self,
+        handle: &mut impl FnMut(Arrived) -> Result<()>,
+    ) -> Result<Option<bool>> {
+        loop {
+            match self.handle_one(handle)? {
+                Handled::Told => return Ok(Some(true)),
+                Handled::Quietly => {}
+                Handled::Nothing => break,
+            }
+        }
+        let is_over = self.before.iter().all(|before| before.is_gone);
+        Ok(is_over.then_some(false))
     }
 
     /// One frame that is there, if any is.
@@ -158,19 +180,17 @@ impl Input {
         }
     }
 
-    /// Waits until there is something of a copy that has more for this piece of work, and reads that.
-    fn read(&mut self) -> Result<()> {
-        let awaited = |before: &&mut Before| !before.has_ended && !before.is_gone;
-        let mut awaited: Vec<&mut Before> = self.before.iter_mut().filter(awaited).collect();
-        ensure!(
-            !awaited.is_empty(),
-            "a copy before this one has ended, and others go on"
-        );
-        let mut numbers: Vec<PollFd> = awaited
-            .iter()
-            .map(|before| PollFd::new(&before.stream, PollFlags::IN))
-            .collect();
-        match poll(&mut numbers, None) {
+    /// Reads what copies have sent that have more for this unit of work.
+    ///
+    /// # Errors
+    /// A copy ended amid a unit of work, or cannot be read from; or nothing more can come.
+    pub(super) fn read(&mut self, how_long: Wait) -> Result<()> {
+        let mut numbers: Vec<PollFd> = self.awaited()?.collect();
+        let timeout = match how_long {
+            Wait::UntilSomethingCame => None,
+            Wait::No => Some(&Timespec::default()),
+        };
+        match poll(&mut numbers, timeout) {
             Err(rustix::io::Errno::INTR) => return Ok(()),
             waited => waited.context("cannot wait for the copies before this one")?,
         };
@@ -179,21 +199,59 @@ impl Input {
             .map(|one| !one.revents().is_empty())
             .collect();
         drop(numbers);
-        for (before, _) in awaited.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
-            match before.stream.read(before.frames.room()) {
-                Ok(0) => {
-                    let is_amid = before.has_begun || !before.frames.is_empty();
-                    ensure!(
-                        !is_amid,
-                        "a copy before this one ended amid a piece of work"
-                    );
-                    before.is_gone = true;
-                }
-                Ok(octets) => before.frames.came(octets),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error).context("cannot read of a copy before this one"),
-            }
+        let awaited = self.before.iter_mut().filter(|before| before.is_awaited());
+        for (before, _) in awaited.zip(ready).filter(|(_, ready)| *ready) {
+            before.read()?;
         }
         Ok(())
+    }
+
+    fn awaited(&self) -> Result<impl Iterator<Item = PollFd<'_>>> {
+        let awaited = self.before.iter().filter(|before| before.is_awaited());
+        ensure!(
+            awaited.clone().next().is_some(),
+            "a copy before this one has ended, and others go on"
+        );
+        Ok(awaited.map(|before| PollFd::new(&before.stream, PollFlags::IN)))
+    }
+}
+
+impl Before {
+    /// Whether it has more for this unit of work.
+    fn is_awaited(&self) -> bool {
+        !self.has_ended && !self.is_gone
+    }
+
+    fn read(&mut self) -> Result<()> {
+        match self.stream.read(self.frames.room()) {
+            Ok(0) => {
+                let is_amid = self.has_begun || !self.frames.is_empty();
+                ensure!(!is_amid, "a copy before this one ended amid a unit of work");
+                self.is_gone = true;
+            }
+            Ok(octets) => self.frames.came(octets),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).context("cannot read of a copy before this one"),
+        }
+        Ok(())
+    }
+}
+
+/// Waits until there is something to [`Input::read`] on one of these streams.
+///
+/// # Errors
+/// Nothing more can come on one of them.
+pub(super) fn wait<'i>(inputs: impl IntoIterator<Item = &'i Input>) -> Result<()> {
+    let mut numbers = Vec::new();
+    for input in inputs {
+        numbers.extend(input.awaited()?);
+    }
+    match poll(&mut numbers, None) {
+        // The caller looks, and waits again.
+        Err(rustix::io::Errno::INTR) => Ok(()),
+        waited => {
+            waited.context("cannot wait for the copies before this one")?;
+            Ok(())
+        }
     }
 }

@@ -1,22 +1,28 @@
 //! A runtime for programs that are pipelines of filters over streams, in the manner of DataCutter.
 //!
-//! A *filter* takes units of data and gives units of data. Several *copies* of it may run, each a process; a *group* is
-//! a chain of filters. What one filter gives another is one logical *stream*, however many copies there are at its
-//! ends: a unit goes to the copy that has the fewest under way, and each copy has at most a *window* of units that it
-//! has not taken. Work is done piece by piece: all copies hear when a piece begins, and what it is; it ends for a copy
-//! when all copies before it have ended it.
+//! A *filter* takes units of data and gives units of data. Several *copies* of it may run, each a process; a filter
+//! *group* is a chain of filters. What one filter gives another is one logical *stream*, however many copies there are
+//! at its ends: a unit goes to the copy that has the fewest under way, and each copy has at most a *window* of units
+//! that it has not taken. What is to be done comes in *units of work*: all copies hear when one begins, and what it is;
+//! it ends for a copy when all copies before it have ended it. A unit without more words is one of data.
 //!
-//! The last filter of a group is the one that wants the results. It sends what is to be done to the copies of the first
-//! one, as a stream of pieces without units.
+//! Whoever wants the results sends what is to be done to the copies of the group's first filter, as a stream of units
+//! of work without units of data.
 //!
 //! ```text
-//!             ┌── copy of the first ──┐   ┌── copy of the second ──┐
-//!  pieces ───>┤                       ├──>┤                        ├──> the last: results
-//!             └── copy of the first ──┘   └── copy of the second ──┘
+//!                    ┌── copy of the first ──┐   ┌── copy of the second ──┐
+//!  units of work ───>┤                       ├──>┤                        ├──> the last: results
+//!                    └── copy of the first ──┘   └── copy of the second ──┘
 //! ```
+//!
+//! Several groups may stand side by side ([`Groups`]): each unit of work is one group's, the one that has the fewest
+//! under way, and the results are merged in the order of the units of work.
 
+mod figures;
 mod frame;
+mod groups;
 mod input;
+mod merge;
 mod output;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -29,7 +35,9 @@ use clap::Args;
 
 use crate::net::listen;
 
+pub use groups::{Beside, Groups};
 pub use input::{Arrived, Input};
+pub use merge::{Merge, Works};
 pub use output::Output;
 pub use tour::{Look, Share, Tour};
 
@@ -39,7 +47,7 @@ const UNIT_MAX: i64 = 256 << 10;
 
 /// A part of a pipeline.
 pub trait Filter {
-    /// A piece of work begins. What is given here goes on.
+    /// A unit of work begins. What is given here goes on.
     ///
     /// # Errors
     /// The octets say nothing that could be done, or a peer is gone.
@@ -81,7 +89,7 @@ pub struct Joints {
 /// Runs a copy of a filter until those before it have nothing more for it.
 ///
 /// # Errors
-/// A peer is not there or ends amid a piece of work, sends what is no frame, or the filter fails.
+/// A peer is not there or ends amid a unit of work, sends what is no frame, or the filter fails.
 pub fn run(filter: &mut dyn Filter, joints: &Joints) -> Result<()> {
     let listener = listen(joints.listen)?;
     let mut output = Output::connect(joints)?;
@@ -101,7 +109,8 @@ pub fn run(filter: &mut dyn Filter, joints: &Joints) -> Result<()> {
     Ok(())
 }
 
-/// A group of filters, as the last one of it has it: where to send what is to be done, and where the results come from.
+/// A filter group, as whoever wants its results has it: where to send what is to be done, and where the results come
+/// from.
 #[derive(Debug)]
 pub struct Group {
     orders: Output,
@@ -119,7 +128,7 @@ impl Group {
         Ok(Group { orders, results })
     }
 
-    /// Orders a piece of work.
+    /// Orders a unit of work.
     ///
     /// # Errors
     /// A copy is gone.
@@ -128,7 +137,7 @@ impl Group {
         self.orders.end()
     }
 
-    /// Hands each unit of the next piece of work to `take`, until its end.
+    /// Hands each unit of the next unit of work to `take`, until its end.
     ///
     /// # Errors
     /// A copy is gone, or `take` fails.
@@ -149,5 +158,7 @@ impl Group {
     }
 }
 
+#[cfg(test)]
+mod groups_tests;
 #[cfg(test)]
 mod tests;

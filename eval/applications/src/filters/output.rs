@@ -20,7 +20,7 @@ pub struct Output {
     window: u32,
     /// Octets of a unit at most.
     unit: usize,
-    /// The piece of work that is under way, or next.
+    /// The unit of work that is under way, or next.
     work: u32,
 }
 
@@ -54,7 +54,7 @@ impl Output {
         })
     }
 
-    /// Tells all copies that a piece of work begins, and what it is.
+    /// Tells all copies that a unit of work begins, and what it is.
     ///
     /// # Errors
     /// A copy is gone.
@@ -84,7 +84,7 @@ impl Output {
         write_all(&behind.stream, &[&head, first, body])
     }
 
-    /// Tells all copies that nothing more of the piece of work comes from here.
+    /// Tells all copies that nothing more of the unit of work comes from here.
     ///
     /// # Errors
     /// A copy is gone.

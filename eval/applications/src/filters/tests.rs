@@ -13,7 +13,7 @@ fn joints(listen: SocketAddr, before: u32, to: &[SocketAddr]) -> Joints {
     testing::joints(16 << 10, listen, before, to)
 }
 
-/// Gives the numbers that a piece of work asks for, of which each copy has its share.
+/// Gives the numbers that a unit of work asks for, of which each copy has its share.
 struct Numbers {
     copy: u32,
     copies: u32,
@@ -37,7 +37,7 @@ impl Filter for Numbers {
     }
 }
 
-/// Squares numbers, after a while, and says at the end of a piece how many it had.
+/// Squares numbers, after a while, and says at the end of a unit of work how many it had.
 struct Square {
     rests: Duration,
     had: u32,
@@ -90,7 +90,7 @@ fn pipeline(rests: &[Duration]) -> (Group, Vec<Running>) {
     (Group::join(&last, &joints).unwrap(), running)
 }
 
-/// The squares of the next piece, in order, and how many each copy had.
+/// The squares of the next unit of work, in order, and how many each copy had.
 fn results(group: &mut Group) -> (Vec<u64>, Vec<u64>) {
     let (mut squares, mut had) = (Vec::new(), Vec::new());
     group
@@ -109,7 +109,7 @@ fn results(group: &mut Group) -> (Vec<u64>, Vec<u64>) {
 }
 
 #[test]
-fn pieces_come_whole_and_one_after_the_other() {
+fn units_of_work_come_whole_and_one_after_the_other() {
     let (mut group, running) = pipeline(&[Duration::ZERO; 3]);
     // The second one is ordered before the first one's results are taken.
     let counts = [100_u32, 0, 7, 1000];

@@ -1,11 +1,11 @@
-//! The last filter of a program: has one piece of work done after another, and says how long they took.
+//! The last filter of a program: has one unit of work done after another, and says how long they took.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use serde::Serialize;
 
+use super::figures::{print, Figures};
 use super::{Group, Joints};
 use crate::net::listen;
 
@@ -35,21 +35,9 @@ pub struct Look {
     pub seconds: u32,
 }
 
-/// The pieces of work of a program, one after another.
+/// The units of work of a program, one after another.
 pub struct Tour {
     group: Group,
-}
-
-/// What is printed.
-#[derive(Debug, Serialize)]
-struct Figures {
-    requests_per_s: f64,
-    /// The median piece.
-    request_us: f64,
-    p99_us: f64,
-    operations: u64,
-    /// What the pieces came to, as the program counts it.
-    shown: u64,
 }
 
 impl Tour {
@@ -62,7 +50,7 @@ impl Tour {
         Ok(Tour { group })
     }
 
-    /// Has `see` look at each of `pieces`, again and again, and prints how long that took. Not counted is the first
+    /// Has `see` look at each of `works`, again and again, and prints how long that took. Not counted is the first
     /// time, in which programs come to have what they need. `see` says how much it was shown.
     ///
     /// # Errors
@@ -70,33 +58,22 @@ impl Tour {
     pub fn look<T>(
         &mut self,
         look: &Look,
-        pieces: &[T],
+        works: &[T],
         mut see: impl FnMut(&mut Group, &T) -> Result<u64>,
     ) -> Result<()> {
-        for piece in pieces {
-            see(&mut self.group, piece)?;
+        for work in works {
+            see(&mut self.group, work)?;
         }
         let (start, time) = (Instant::now(), Duration::from_secs(look.seconds.into()));
         let (mut took, mut shown) = (Vec::new(), 0);
-        for piece in pieces.iter().cycle() {
+        for work in works.iter().cycle() {
             let asked = Instant::now();
-            shown += see(&mut self.group, piece)?;
-            took.push(asked.elapsed().as_secs_f64() * 1e6);
+            shown += see(&mut self.group, work)?;
+            took.push(asked.elapsed());
             if start.elapsed() >= time {
                 break;
             }
         }
-        let seconds = start.elapsed().as_secs_f64();
-        took.sort_by(f64::total_cmp);
-        let figures = Figures {
-            requests_per_s: took.len() as f64 / seconds,
-            request_us: took[took.len() / 2],
-            p99_us: took[took.len() * 99 / 100],
-            operations: took.len() as u64,
-            shown,
-        };
-        let figures = serde_json::to_string(&figures)? + "\n";
-        weft_os::stdout::print(&figures).context("cannot print the figures")?;
-        Ok(())
+        print(&Figures::of(took, start.elapsed(), shown))
     }
 }

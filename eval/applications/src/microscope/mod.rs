@@ -1,35 +1,41 @@
 //! A virtual microscope: somebody looks at parts of a slide that is spread over several machines.
 //!
 //! Four filters: *read* has the chunks of the slide, each copy a share of them; *clip* cuts away what lies beside the
-//! view; *subsample* makes it smaller; *view* puts the parts together, and is where somebody looks. It looks at one
-//! view after another, each once the one before is there, and compares each with what one process by itself computes.
+//! view; *subsample* makes it smaller; *view* puts the parts together.
+//!
+//! Somebody looks at *view*, at one view after another, each once the one before is there. Or there are several filter
+//! groups, and a *client*, which has several views made at once: each by the group that has the fewest under way.
+//! Either compares each view with what one process by itself computes.
 
 mod picture;
 mod query;
+mod scan;
 mod slide;
+mod stages;
 
-use std::collections::HashMap;
+use std::path::PathBuf;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{ensure, Result};
 use clap::{Args, Subcommand};
 
-use crate::filters::{self, Filter, Group, Joints, Look, Output, Share, Tour};
+use crate::filters::{self, Beside, Group, Groups, Joints, Look, Merge, Share, Tour, Works};
 use picture::{crop, paste, subsample, Rect, PIXEL};
 use query::{Query, FACTOR_MAX};
+pub use scan::{examine, Facts};
 use slide::{Slide, CHUNK};
+use stages::{Clip, Picture, Reader, Subsample, View};
 
-/// The slide that is looked at.
-const SEED: u64 = 2005;
 /// Different views; then they come again.
 const VIEWS: u32 = 8;
-/// Chunks that a copy keeps: 200 MB.
-const KEPT_MAX: usize = 1024;
 
 /// A copy of one of the filters.
 #[derive(Args, Clone, Debug)]
 pub struct MicroscopeArgs {
     #[command(flatten)]
     joints: Joints,
+    /// A TIFF file to look at, instead of a slide that is drawn from a seed; each process of the program has to have it
+    #[arg(long, value_name = "FILE", global = true)]
+    slide: Option<PathBuf>,
     #[command(subcommand)]
     filter: Which,
 }
@@ -44,6 +50,18 @@ enum Which {
     Subsample,
     /// Looks at one view after another, and prints how long they took
     View(Look),
+    /// Puts views together for a client
+    GroupView,
+    /// Has filter groups make views, several at once, and prints how long they took
+    Client(Client),
+}
+
+#[derive(Args, Clone, Debug)]
+struct Client {
+    #[command(flatten)]
+    beside: Beside,
+    #[command(flatten)]
+    look: Look,
 }
 
 /// A unit has at least as many rows of a chunk as the largest factor takes.
@@ -59,190 +77,99 @@ pub fn run(args: &MicroscopeArgs) -> Result<()> {
         unit >= UNIT_MIN,
         "a unit has {UNIT_MIN} octets at least, for rows of the slide"
     );
+    let mut slide = Slide::open(args.slide.as_deref())?;
+    let whole = slide.whole();
     match &args.filter {
-        Which::Read(share) => filters::run(&mut Reader::new(share, unit), &args.joints),
-        Which::Clip => filters::run(&mut Clip::default(), &args.joints),
-        Which::Subsample => filters::run(&mut Subsample::default(), &args.joints),
+        Which::Read(share) => filters::run(&mut Reader::new(slide, share, unit), &args.joints),
+        Which::Clip => filters::run(&mut Clip::new(whole), &args.joints),
+        Which::Subsample => filters::run(&mut Subsample::new(whole), &args.joints),
         Which::View(look) => {
-            // Before anybody waits for it.
-            let alone = |query| (query, alone(query));
-            let tour: Vec<(Query, Vec<u8>)> = Query::tour(VIEWS).into_iter().map(alone).collect();
-            Tour::begin(&args.joints)?.look(look, &tour, |group, (query, wanted)| {
+            // Those before it are to find it at once, and nothing is asked of them while the views are computed.
+            let mut tour = Tour::begin(&args.joints)?;
+            let views = Views::tour(&mut slide, VIEWS)?;
+            tour.look(look, &views.0, |group, (query, wanted)| {
                 see(group, *query, wanted)
             })
         }
-    }
-}
-
-/// *Read*.
-struct Reader {
-    slide: Slide,
-    share: Share,
-    rows: u32,
-    kept: HashMap<(u32, u32), Vec<u8>>,
-    query: Option<Query>,
-}
-
-impl Reader {
-    fn new(share: &Share, unit: usize) -> Reader {
-        let rows = (unit - Rect::OCTETS) / (CHUNK as usize * PIXEL);
-        Reader {
-            slide: Slide::drawn(SEED),
-            share: share.clone(),
-            rows: (rows as u32 / FACTOR_MAX * FACTOR_MAX).min(CHUNK),
-            kept: HashMap::new(),
-            query: None,
+        Which::GroupView => filters::run(&mut View::new(whole, unit), &args.joints),
+        Which::Client(client) => {
+            let groups = Groups::join(&args.joints, &client.beside)?;
+            let views = Views::tour(&mut slide, VIEWS)?;
+            Merge::of(&views, groups).run(&client.look)
         }
     }
+}
 
-    /// Neighbours belong to different copies, so that each view has something of all.
-    fn has(&self, (column, row): (u32, u32)) -> bool {
-        self.share.has((column + row) as usize)
+/// Views, each with what one process by itself computes.
+struct Views(Vec<(Query, Vec<u8>)>);
+
+impl Views {
+    fn tour(slide: &mut Slide, number: u32) -> Result<Views> {
+        let tour = Query::tour(number, slide.whole()).into_iter();
+        let alone = |query| Ok((query, alone(slide, query)?));
+        Ok(Views(tour.map(alone).collect::<Result<_>>()?))
     }
 
-    /// The pixels of a chunk: drawn the first time, as a file would be read into memory.
-    fn chunk(&mut self, chunk: (u32, u32)) -> &[u8] {
-        if self.kept.len() >= KEPT_MAX && !self.kept.contains_key(&chunk) {
-            self.kept.clear();
-        }
-        let slide = self.slide;
-        self.kept.entry(chunk).or_insert_with(|| slide.draw(chunk))
+    fn at(&self, work: u64) -> &(Query, Vec<u8>) {
+        &self.0[work as usize]
     }
 }
 
-impl Filter for Reader {
-    fn begin(&mut self, work: &[u8], _: &mut Output) -> Result<()> {
-        self.query = Some(Query::parse(work)?);
-        Ok(())
+impl Works for Views {
+    type Whole = Picture;
+
+    fn number(&self) -> u64 {
+        self.0.len() as u64
     }
 
-    fn take(&mut self, _: &[u8], _: &mut Output) -> Result<()> {
-        anyhow::bail!("nothing is given to those who read the slide")
+    fn order(&self, work: u64) -> Vec<u8> {
+        self.at(work).0.to_octets().to_vec()
     }
 
-    fn end(&mut self, output: &mut Output) -> Result<()> {
-        let query = self.query.take().context("no view was asked for")?;
-        let rows = self.rows;
-        for chunk in Slide::chunks(query.rect) {
-            if !self.has(chunk) {
-                continue;
-            }
-            let (place, pixels) = (Slide::place(chunk), self.chunk(chunk));
-            for (number, pixels) in pixels
-                .chunks(place.width as usize * rows as usize * PIXEL)
-                .enumerate()
-            {
-                let y = place.y + number as u32 * rows;
-                let band = Rect {
-                    y,
-                    height: rows.min(place.y + place.height - y),
-                    ..place
-                };
-                // Whole rows above and below a view are not read.
-                if !band.within(query.rect).is_empty() {
-                    output.give(&band.to_octets(), pixels)?;
-                }
-            }
-        }
-        Ok(())
+    fn begin(&self, work: u64) -> Picture {
+        Picture::empty(self.at(work).0)
+    }
+
+    fn take(&self, whole: &mut Picture, unit: &[u8]) -> Result<()> {
+        whole.take(unit)
+    }
+
+    fn end(&self, work: u64, whole: Picture) -> Result<u64> {
+        let (query, wanted) = self.at(work);
+        compare(*query, &whole, wanted)
     }
 }
 
-/// *Clip*.
-#[derive(Default)]
-struct Clip {
-    query: Option<Query>,
-    pixels: Vec<u8>,
-}
-
-impl Filter for Clip {
-    fn begin(&mut self, work: &[u8], _: &mut Output) -> Result<()> {
-        self.query = Some(Query::parse(work)?);
-        Ok(())
-    }
-
-    fn take(&mut self, unit: &[u8], output: &mut Output) -> Result<()> {
-        let query = self.query.context("no view was asked for")?;
-        let (rect, pixels) = picture::parse(unit)?;
-        let part = rect.within(query.rect);
-        if part.is_empty() {
-            return Ok(());
-        }
-        self.pixels.clear();
-        crop(rect, pixels, part, &mut self.pixels);
-        output.give(&part.to_octets(), &self.pixels)
-    }
-
-    fn end(&mut self, _: &mut Output) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// *Subsample*.
-#[derive(Default)]
-struct Subsample {
-    query: Option<Query>,
-    pixels: Vec<u8>,
-}
-
-impl Filter for Subsample {
-    fn begin(&mut self, work: &[u8], _: &mut Output) -> Result<()> {
-        self.query = Some(Query::parse(work)?);
-        Ok(())
-    }
-
-    fn take(&mut self, unit: &[u8], output: &mut Output) -> Result<()> {
-        let query = self.query.context("no view was asked for")?;
-        let (rect, pixels) = picture::parse(unit)?;
-        let numbers = [rect.x, rect.y, rect.width, rect.height];
-        let is_aligned = numbers
-            .iter()
-            .all(|number| number.is_multiple_of(query.factor));
-        ensure!(
-            is_aligned && rect.within(query.rect) == rect,
-            "{rect:?} is no part of {query:?}"
-        );
-        self.pixels.clear();
-        subsample(rect, pixels, query.factor, &mut self.pixels);
-        output.give(&query.shown_part(rect).to_octets(), &self.pixels)
-    }
-
-    fn end(&mut self, _: &mut Output) -> Result<()> {
-        Ok(())
-    }
+/// Gives the octets of a view that is as wanted.
+fn compare(query: Query, shown: &Picture, wanted: &[u8]) -> Result<u64> {
+    ensure!(shown.pixels == wanted, "{query:?} is shown wrongly");
+    Ok(wanted.len() as u64)
 }
 
 /// Has one view shown, which is the wanted one; gives its octets.
 fn see(group: &mut Group, query: Query, wanted: &[u8]) -> Result<u64> {
-    let shown = query.shown();
-    // Nobody's pixel is this one everywhere.
-    let mut pixels = vec![0; shown.len()];
+    let mut picture = Picture::empty(query);
     group.order(&query.to_octets())?;
-    group.results(|unit| {
-        let (part, from) = picture::parse(unit)?;
-        ensure!(part.within(shown) == part, "{part:?} lies beside the view");
-        paste(shown, &mut pixels, part, from);
-        Ok(())
-    })?;
-    ensure!(pixels == wanted, "{query:?} is shown wrongly");
-    Ok(wanted.len() as u64)
+    group.results(|unit| picture.take(unit))?;
+    compare(query, &picture, wanted)
 }
 
 /// A view as one process by itself computes it.
-fn alone(query: Query) -> Vec<u8> {
-    let slide = Slide::drawn(SEED);
+fn alone(slide: &mut Slide, query: Query) -> Result<Vec<u8>> {
     let mut whole = vec![0; query.rect.len()];
     for chunk in Slide::chunks(query.rect) {
-        let place = Slide::place(chunk);
+        let place = slide.place(chunk);
         let part = place.within(query.rect);
         let mut pixels = Vec::with_capacity(part.len());
-        crop(place, &slide.draw(chunk), part, &mut pixels);
+        crop(place, &slide.pixels(chunk)?, part, &mut pixels);
         paste(query.rect, &mut whole, part, &pixels);
     }
     let mut small = Vec::with_capacity(query.shown().len());
     subsample(query.rect, &whole, query.factor, &mut small);
-    small
+    Ok(small)
 }
 
+#[cfg(test)]
+mod scan_tests;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,6 @@
 use anyhow::{ensure, Context, Result};
 
 use super::picture::Rect;
-use super::slide::SIZE;
 
 /// The largest factor. Whatever a picture is cut into, its parts are multiples of it, so that each can be made smaller
 /// by itself.
@@ -34,7 +33,7 @@ impl Query {
     ///
     /// # Errors
     /// The octets are no view of the slide.
-    pub fn parse(octets: &[u8]) -> Result<Query> {
+    pub fn parse(octets: &[u8], slide: Rect) -> Result<Query> {
         let octets: &[u8; Query::OCTETS] =
             octets.try_into().context("a query of the wrong length")?;
         let (rect, factor) = octets
@@ -43,19 +42,13 @@ impl Query {
         let rect = Rect::from_octets(rect);
         let factor = u32::from_be_bytes(factor.try_into().context("a query has a factor")?);
         let query = Query { rect, factor };
-        let whole = Rect {
-            x: 0,
-            y: 0,
-            width: SIZE.0,
-            height: SIZE.1,
-        };
         let numbers = [rect.x, rect.y, rect.width, rect.height];
         let is_aligned = numbers
             .iter()
             .all(|number| number.is_multiple_of(FACTOR_MAX));
         let is_one = matches!(factor, 1 | 2 | 4 | FACTOR_MAX) && is_aligned;
         ensure!(
-            is_one && rect.within(whole) == rect,
+            is_one && !rect.is_empty() && rect.within(slide) == rect,
             "{query:?} is no view of the slide"
         );
         Ok(query)
@@ -81,20 +74,22 @@ impl Query {
         }
     }
 
-    /// What somebody looks at who moves over the slide and looks closer now and then: so many views of about 512 by 512
-    /// pixels.
-    pub fn tour(views: u32) -> Vec<Query> {
+    /// What somebody looks at who moves over the slide and looks closer now and then: so many views of 512 by 512
+    /// pixels, or of fewer where the slide has not as many.
+    pub fn tour(views: u32, slide: Rect) -> Vec<Query> {
         const SIDE: u32 = 512;
         let view = |number: u32| {
             let factor = 1 << (number % 4);
-            let side = SIDE * factor;
+            let side = (SIDE * factor).min(slide.width).min(slide.height);
             // Steps that are no multiples of a chunk's side.
-            let along =
-                |size: u32, step: u32| (number * step) % (size - side) / FACTOR_MAX * FACTOR_MAX;
+            let along = |size: u32, step: u32| {
+                let room = (size - side).max(1);
+                (number * step) % room / FACTOR_MAX * FACTOR_MAX
+            };
             Query {
                 rect: Rect {
-                    x: along(SIZE.0, 1_976),
-                    y: along(SIZE.1, 1_352),
+                    x: along(slide.width, 1_976),
+                    y: along(slide.height, 1_352),
                     width: side,
                     height: side,
                 },
@@ -107,21 +102,37 @@ impl Query {
 
 #[cfg(test)]
 mod tests {
+    use super::super::slide::DRAWN;
     use super::*;
 
     #[test]
     fn every_view_of_a_tour_is_one_of_the_slide() {
-        let tour = Query::tour(100);
+        let tour = Query::tour(100, DRAWN);
         for query in &tour {
-            assert_eq!(Query::parse(&query.to_octets()).unwrap(), *query);
+            assert_eq!(Query::parse(&query.to_octets(), DRAWN).unwrap(), *query);
             assert_eq!(query.shown().len(), 512 * 512 * 3);
         }
         assert!(tour.windows(2).all(|two| two[0] != two[1]));
     }
 
     #[test]
+    fn a_slide_that_is_smaller_than_a_view_has_views() {
+        for (width, height) in [(8, 8), (8, 4000), (512, 512), (520, 600), (5000, 1000)] {
+            let slide = Rect {
+                width,
+                height,
+                ..DRAWN
+            };
+            for query in Query::tour(50, slide) {
+                assert_eq!(Query::parse(&query.to_octets(), slide).unwrap(), query);
+                assert!(!query.shown().is_empty());
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_view_is_refused() {
-        let good = Query::tour(1)[0];
+        let good = Query::tour(1, DRAWN)[0];
         let bad = [
             Query { factor: 3, ..good },
             Query { factor: 0, ..good },
@@ -131,7 +142,7 @@ mod tests {
             },
             Query {
                 rect: Rect {
-                    x: SIZE.0,
+                    x: DRAWN.width,
                     ..good.rect
                 },
                 ..good
@@ -145,8 +156,11 @@ mod tests {
             },
         ];
         for query in bad {
-            assert!(Query::parse(&query.to_octets()).is_err(), "{query:?}");
+            assert!(
+                Query::parse(&query.to_octets(), DRAWN).is_err(),
+                "{query:?}"
+            );
         }
-        assert!(Query::parse(&good.to_octets()[1..]).is_err());
+        assert!(Query::parse(&good.to_octets()[1..], DRAWN).is_err());
     }
 }

@@ -1,27 +1,59 @@
-//! The slide: chunks of pixels, drawn from a seed.
+//! The slide: chunks of pixels, drawn from a seed, or from a file of the user's own.
 //!
-//! It stands for a scan of stained tissue: what is drawn has no meaning, but is nowhere uniform, so that a picture that
+//! What is drawn stands for a scan of stained tissue: it has no meaning, but is nowhere uniform, so that a picture that
 //! was put together wrongly differs.
 
+use std::path::Path;
+
+use anyhow::Result;
+
 use super::picture::{Rect, PIXEL};
+use super::scan::Scan;
 
-/// Columns and rows of the slide: 201 million pixels.
-pub const SIZE: (u32, u32) = (16_384, 12_288);
-/// Columns and rows of a chunk. The slide is a whole number of them.
+/// The slide that is drawn: 201 million pixels.
+pub const DRAWN: Rect = Rect {
+    x: 0,
+    y: 0,
+    width: 16_384,
+    height: 12_288,
+};
+/// Columns and rows of a chunk; those at the right and lower edge have fewer where the slide ends.
 pub const CHUNK: u32 = 256;
+/// The seed of the slide that is drawn.
+const SEED: u64 = 2005;
 
-const _: () = assert!(SIZE.0.is_multiple_of(CHUNK) && SIZE.1.is_multiple_of(CHUNK));
+/// A slide.
+pub enum Slide {
+    /// One that is drawn from a seed.
+    Drawn(Drawn),
+    /// The user's own.
+    Own(Box<Scan>),
+}
 
 /// A slide of a seed.
 #[derive(Clone, Copy, Debug)]
-pub struct Slide {
+pub struct Drawn {
     seed: u64,
 }
 
 impl Slide {
-    /// Always the same one for a seed.
-    pub fn drawn(seed: u64) -> Slide {
-        Slide { seed }
+    /// That of a file, or the one that is drawn.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn open(file: Option<&Path>) -> Result<Slide> {
+        Ok(match file {
+            Some(file) => Slide::Own(Box::new(Scan::open(file)?)),
+            None => Slide::Drawn(Drawn::of(SEED)),
+        })
+    }
+
+    /// All that can be looked at.
+    pub fn whole(&self) -> Rect {
+        match self {
+            Slide::Drawn(_) => DRAWN,
+            Slide::Own(scan) => scan.whole(),
+        }
     }
 
     /// The chunks that a rectangle lies in, by column and row of chunks.
@@ -32,18 +64,40 @@ impl Slide {
     }
 
     /// Where a chunk lies.
-    pub fn place((column, row): (u32, u32)) -> Rect {
-        Rect {
-            x: column * CHUNK,
-            y: row * CHUNK,
-            width: CHUNK,
-            height: CHUNK,
-        }
+    pub fn place(&self, chunk: (u32, u32)) -> Rect {
+        square(chunk).within(self.whole())
     }
 
     /// The pixels of a chunk.
-    pub fn draw(&self, chunk: (u32, u32)) -> Vec<u8> {
-        let rect = Slide::place(chunk);
+    ///
+    /// # Errors
+    /// The file cannot be read there.
+    pub fn pixels(&mut self, chunk: (u32, u32)) -> Result<Vec<u8>> {
+        let place = self.place(chunk);
+        match self {
+            Slide::Drawn(drawn) => Ok(drawn.draw(place)),
+            Slide::Own(scan) => scan.pixels(place),
+        }
+    }
+}
+
+fn square((column, row): (u32, u32)) -> Rect {
+    Rect {
+        x: column * CHUNK,
+        y: row * CHUNK,
+        width: CHUNK,
+        height: CHUNK,
+    }
+}
+
+impl Drawn {
+    /// Always the same one for a seed.
+    fn of(seed: u64) -> Drawn {
+        Drawn { seed }
+    }
+
+    /// The pixels of a rectangle.
+    fn draw(&self, rect: Rect) -> Vec<u8> {
         let mut pixels = Vec::with_capacity(rect.len());
         for y in rect.y..rect.y + rect.height {
             // Tissue, then cells, then grain.
@@ -115,11 +169,12 @@ mod tests {
 
     #[test]
     fn a_seed_draws_the_same_slide_and_another_one_another() {
-        let chunk = Slide::drawn(7).draw((3, 5));
-        assert_eq!(chunk.len(), Slide::place((3, 5)).len());
-        assert_eq!(chunk, Slide::drawn(7).draw((3, 5)));
-        assert_ne!(chunk, Slide::drawn(8).draw((3, 5)));
-        assert_ne!(chunk, Slide::drawn(7).draw((3, 6)));
+        let (place, below) = (square((3, 5)), square((3, 6)));
+        let chunk = Drawn::of(7).draw(place);
+        assert_eq!(chunk.len(), place.len());
+        assert_eq!(chunk, Drawn::of(7).draw(place));
+        assert_ne!(chunk, Drawn::of(8).draw(place));
+        assert_ne!(chunk, Drawn::of(7).draw(below));
         let rows: Vec<&[u8]> = chunk.chunks(CHUNK as usize * PIXEL).collect();
         assert!(
             rows.windows(2).all(|rows| rows[0] != rows[1]),
@@ -139,6 +194,6 @@ mod tests {
         assert_eq!(chunks, [(0, 1), (1, 1), (2, 1)]);
         assert!(chunks
             .iter()
-            .all(|&chunk| !Slide::place(chunk).within(rect).is_empty()));
+            .all(|&chunk| !square(chunk).within(rect).is_empty()));
     }
 }

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::reports::{html_beside, render, Style};
 use super::teller::{print, Teller};
-use super::{two_builds, Measure};
+use super::{slide, two_builds, Measure};
 use crate::environment;
 use crate::exec::{Executor, Processes};
 use crate::path::{OpenPath, PathKind, Place};
@@ -29,13 +29,15 @@ const INTERRUPTED: u8 = 130;
 /// Measures what the arguments ask for, or goes on with a run that was ended.
 pub(super) fn measure(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
     not_one_of_several(|name| std::env::var(name).ok())?;
-    let (args, mut keeper) = match &args.resume {
+    let (mut args, mut keeper) = match &args.resume {
         Some(file) => resumed(args, file)?,
         None => {
             make_folder(&args.output)?;
             (args.clone(), Keeper::new(args.options(), &args.output))
         }
     };
+    let (begun, is_begun) = (keeper.run.slide.take(), args.resume.is_some());
+    keeper.run.slide = slide::read(&mut args, begun.as_ref(), is_begun)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, interrupted.clone())
@@ -129,6 +131,7 @@ impl Keeper {
             interrupted: true,
             options,
             builds: Vec::new(),
+            slide: None,
             environment: environment::read(),
             paths: Vec::new(),
             rows: Vec::new(),

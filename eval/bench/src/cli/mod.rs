@@ -2,12 +2,14 @@
 
 mod measuring;
 mod reports;
+mod slide;
 mod teller;
 mod two_builds;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
@@ -21,7 +23,7 @@ use crate::probe::{self, ProbeArgs};
 use crate::raw::{self, RawArgs};
 use crate::record::Options;
 use crate::stack::{self, Programs, Weft};
-use crate::workload::LinkRate;
+use crate::workload::{Given, GivenSlide, LinkRate};
 use reports::{Compare, Report};
 use teller::say;
 use two_builds::TwoBuilds;
@@ -113,6 +115,14 @@ struct Measure {
     /// Rate of the links that rows of the path `adapter` have emulated, where a machine does not keep 1Gbit: 300Mbit
     #[arg(long, value_name = "RATE", default_value_t = LinkRate::default())]
     link_rate: LinkRate,
+    /// A TIFF file that the microscopes of the path `cluster` look at, instead of a slide that is drawn from a seed:
+    /// RGB or grey of 8 bits, in strips or tiles, 8 by 8 pixels at least and 4 294 967 296 at most. It is read to its
+    /// end before anything is measured
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    slide: Option<PathBuf>,
+    /// How long it took to decode all of the slide
+    #[arg(skip)]
+    decoded_in: Duration,
     /// Core of the servers and core of the clients
     #[arg(long, value_name = "SERVER,CLIENT", default_value = "0,1", value_parser = parse_cores)]
     cores: (usize, usize),
@@ -217,7 +227,17 @@ impl Measure {
             targets: self.targets,
             only: self.only.clone(),
             stacks: self.stacks.clone(),
+            given: self.given(),
+        }
+    }
+
+    fn given(&self) -> Given {
+        Given {
             link_rate: self.link_rate,
+            slide: self.slide.clone().map(|file| GivenSlide {
+                file,
+                decoded_in: self.decoded_in,
+            }),
         }
     }
 

@@ -180,7 +180,7 @@ pub(super) fn list(args: &Measure, prefix: &[OsString]) -> Result<ExitCode> {
     let stacks = stack::all(&super::programs(args, prefix, Path::new(""))?);
     let mut text = String::new();
     for path in args.paths() {
-        let wide = plan::workloads(path, false, args.link_rate);
+        let wide = plan::workloads(path, false, &args.given());
         let selection = Selection {
             full: true,
             ..args.selection()

@@ -13,6 +13,7 @@ mod content;
 mod datagram_flow;
 mod datagrams;
 mod exchange;
+mod gather;
 mod idle;
 mod lone;
 mod messages;
@@ -134,6 +135,7 @@ fn serve_one(stream: &TcpStream, program: &Program) -> Result<()> {
             bail!("connections are served by their listener")
         }
         Program::Exchange(p) => exchange::serve(stream, p),
+        Program::Gather(p) => gather::serve(stream, p),
         Program::DatagramPingPong(p) => datagrams::serve_ping_pong(stream, p),
         Program::DatagramStream(p) => datagrams::serve_stream(stream, p),
         Program::DatagramFlow(p) => datagram_flow::serve(stream, p),
@@ -183,6 +185,7 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
         Program::Process(p) => process::measure(&connect()?, p),
         Program::Connect(p) => connect::measure(server, p),
         Program::Exchange(p) => exchange::measure(&connect()?, p),
+        Program::Gather(p) => gather::measure(&connect()?, p),
         Program::Idle(p) => idle::measure(server, p),
         Program::Reports(p) => reports::measure(server, p),
         Program::DatagramPingPong(p) => datagrams::measure_ping_pong(&connect()?, p),

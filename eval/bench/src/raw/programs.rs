@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::gather;
 use crate::verbs::Mode;
 
 /// What both ends of a measurement do.
@@ -27,6 +28,8 @@ pub(super) enum Program {
     Connect(Connect),
     /// Many requests under way, for a time
     Exchange(Exchange),
+    /// Messages of a header and a payload from two buffers, for a time
+    Gather(Gather),
     /// Many connections that carry nothing
     Idle(Idle),
     /// Reports of a monitor, a connection for each or one that is kept, for a time
@@ -210,6 +213,20 @@ pub(super) struct Exchange {
     pub(super) seconds: u32,
 }
 
+/// Messages of a header and a payload from two buffers, for a time.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Gather {
+    /// How the two get to the kernel together
+    #[arg(long)]
+    pub(super) how: gather::How,
+    /// Octets of a payload
+    #[arg(long, value_parser = payload)]
+    pub(super) payload: usize,
+    /// Seconds to send for
+    #[arg(long)]
+    pub(super) seconds: u32,
+}
+
 /// Many connections that carry nothing.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Idle {
@@ -326,4 +343,17 @@ pub(super) struct DatagramLone {
     /// Milliseconds by which the receiver comes later than its port is known
     #[arg(long, default_value_t = 0)]
     pub(super) late: u32,
+}
+
+/// Octets of a payload that has room for what the receiver looks at.
+fn payload(text: &str) -> Result<usize, String> {
+    let bounds = gather::PAYLOADS;
+    match text.parse() {
+        Ok(octets) if bounds.contains(&octets) => Ok(octets),
+        _ => Err(format!(
+            "a number from {} to {}",
+            bounds.start(),
+            bounds.end()
+        )),
+    }
 }

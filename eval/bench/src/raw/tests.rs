@@ -96,6 +96,47 @@ fn a_stream_counts_what_arrived() {
 }
 
 #[test]
+fn messages_of_two_buffers_arrive_whole_however_they_are_gathered() {
+    for (how, payload) in [
+        (gather::How::Copy, 1448),
+        (gather::How::Writev, 16),
+        (gather::How::Writev, 1 << 20),
+        (gather::How::Cork, 1448),
+    ] {
+        let m = both(Program::Gather(Gather {
+            how,
+            payload,
+            seconds: 1,
+        }));
+        let octets_per_s = m["goodput_gbit_s"] * 1e9 / 8.0;
+        let each = octets_per_s / m["messages_per_s"];
+        assert!((each - payload as f64).abs() < 1.0, "{m:?}");
+        assert!(m["operations"] >= 16.0, "{m:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_not_what_was_sent_is_refused() {
+    let gather = Gather {
+        how: gather::How::Copy,
+        payload: 100,
+        seconds: 1,
+    };
+    for (octets, wanted) in [
+        (vec![7; 116], "message 0 is not what was sent"),
+        (vec![7; 115], "ends within message 0"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        std::io::Write::write_all(&mut sender, &octets).unwrap();
+        drop(sender);
+        let program = Program::Gather(gather.clone());
+        let complaint = serve(&listener, 1, &program).unwrap_err().to_string();
+        assert!(complaint.contains(wanted), "{complaint}");
+    }
+}
+
+#[test]
 fn several_streams_add_up_and_a_server_feeds_its_clients() {
     let stream = Stream {
         size: 1000,

@@ -4,8 +4,10 @@
 //! The schema is `docs/schema/weft-bench-2.schema.json`; [`VERSION`] goes up when a reader of the old
 //! one would misread. Records of version 1 are read as well ([`read`]).
 
+mod instructions;
 mod read;
 mod sample;
+mod slide;
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -19,7 +21,9 @@ use serde::{Deserialize, Serialize};
 use crate::axis::Axis;
 use crate::metric::Metric;
 use crate::verbs::Verbs;
+pub use instructions::{Count, Instructions};
 pub use sample::{CoreRecord, Failure, MachineRecord, Metrics, Outcome, RoleRecord, Sample};
+pub use slide::SlideRecord;
 
 /// Value of [`Run::schema`].
 pub const SCHEMA: &str = "weft-bench";
@@ -46,6 +50,9 @@ pub struct Run {
     /// The builds of Weft that were compared; empty where there was one only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub builds: Vec<BuildRecord>,
+    /// The slide of the user's own that microscopes looked at; none where it was drawn from a seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slide: Option<SlideRecord>,
     /// Where it ran.
     pub environment: Environment,
     /// The paths, also those that could not be made.
@@ -269,26 +276,6 @@ pub struct PairsRecord {
     pub ratio: f64,
     /// Lower and upper end of its 95 % interval; null for fewer pairs than it takes.
     pub interval: Option<(f64, f64)>,
-}
-
-/// Instructions of a program that passes messages between two ends of its own, as callgrind counts them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Instructions {
-    /// Command line of the last count.
-    pub command: String,
-    /// Why there is no count; null when there is one.
-    pub skipped: Option<String>,
-    /// In the order they were taken.
-    pub counts: Vec<Count>,
-}
-
-/// One run of the program from its start to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
-    /// Messages it passed.
-    pub messages: u64,
-    /// Instructions it took.
-    pub instructions: u64,
 }
 
 /// Makes the folder for records, and sees that one can be written there: before hours are spent on what goes into it.

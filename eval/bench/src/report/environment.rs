@@ -1,7 +1,7 @@
 //! What a run was asked for, and the machine that it ran on.
 
 use super::{beside, heading, list, Format};
-use crate::record::{Environment, HostRecord, Run};
+use crate::record::{Environment, HostRecord, Run, SlideRecord};
 
 pub(super) fn lines(run: &Run, format: Format) -> String {
     let e = &run.environment;
@@ -29,6 +29,7 @@ pub(super) fn lines(run: &Run, format: Format) -> String {
             .flat_map(|path| &path.hosts)
             .filter_map(host),
     );
+    lines.extend(run.slide.as_ref().map(SlideRecord::describe));
     if let Some(path) = run.paths.iter().find(|p| !p.sysctls.is_empty()) {
         let of_interest = [
             "net.ipv4.tcp_congestion_control",

@@ -356,6 +356,7 @@ pub(crate) mod tests {
                 paths: vec![],
             },
             builds: vec![],
+            slide: None,
             environment: Environment::default(),
             paths: vec![
                 path("loopback", None),

@@ -380,7 +380,7 @@ fn numbers(line: &str) -> Option<Vec<f64>> {
 pub(crate) mod tests {
     use super::*;
     use crate::plan;
-    use crate::workload::LinkRate;
+    use crate::workload::Given;
     use std::collections::HashSet;
 
     /// The kernel's TCP, for tests of others.
@@ -403,7 +403,7 @@ pub(crate) mod tests {
     fn no_two_stacks_share_a_name_on_a_row() {
         let stacks = all(&programs());
         for path in [PathKind::Loopback, PathKind::Veth, PathKind::Adapter] {
-            for workload in plan::workloads(path, true, LinkRate::default()) {
+            for workload in plan::workloads(path, true, &Given::default()) {
                 let names: Vec<_> = stacks
                     .iter()
                     .filter(|s| workload.serves(s.as_ref(), path))
@@ -422,7 +422,7 @@ pub(crate) mod tests {
     #[test]
     fn every_row_has_its_references_and_weft() {
         let stacks = all(&programs());
-        for workload in plan::workloads(PathKind::Loopback, true, LinkRate::default()) {
+        for workload in plan::workloads(PathKind::Loopback, true, &Given::default()) {
             let serves = |name: &str| {
                 stacks
                     .iter()

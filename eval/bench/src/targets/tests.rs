@@ -9,11 +9,11 @@ use crate::report::tests::run_of;
 use crate::stack::{DDP, UDP, UOE};
 use crate::summary::tests::{cell_of, row_of};
 use crate::verbs::Op;
-use crate::workload::{datagram_flow, LinkRate, BULK_BUSY, IDLE, LATENCY_EPOLL};
+use crate::workload::{datagram_flow, Given, BULK_BUSY, IDLE, LATENCY_EPOLL};
 
 #[test]
 fn every_target_has_its_rows_in_the_default_plan() {
-    let workloads = plan::workloads(PathKind::Loopback, false, LinkRate::default());
+    let workloads = plan::workloads(PathKind::Loopback, false, &Given::default());
     for target in targets() {
         let planned = |id: &str| workloads.iter().any(|w| w.id() == id);
         assert!(planned(&target.workload.id), "{:?}", target.workload);

@@ -1,18 +1,17 @@
 //! Programs that are pipelines of filters on several machines: how many results they come to.
 
-use std::net::SocketAddr;
-
 use anyhow::Result;
 
-use super::sockets::{carried, carries, printed};
-use super::Workload;
+use super::filter_copy::{filter_words, End, FilterCopy, FilterProgram, MICROSCOPE};
+use super::sockets::{carries, printed};
+use super::{GivenSlide, Workload};
 use crate::axis::Axis;
 use crate::exec::Output;
-use crate::job::{Job, Ready, Role, Seat};
+use crate::job::Job;
 use crate::metric::{Metric, REQUEST_RATE};
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::stack::{Program, Site, Stack, PLAIN_CLIENT, TCP};
+use crate::stack::{Site, Stack, PLAIN_CLIENT, TCP};
 
 /// Octets of a unit of the streams between the filters.
 const UNITS: [u32; 3] = [16 << 10, 32 << 10, 64 << 10];
@@ -30,6 +29,8 @@ pub(super) struct Pipeline {
     program: &'static Filters,
     /// Octets of a unit.
     unit: u32,
+    /// The user's own; else one that is drawn from a seed.
+    slide: Option<GivenSlide>,
 }
 
 /// A program of four filters.
@@ -45,7 +46,7 @@ struct Filters {
 
 const PROGRAMS: [Filters; 2] = [
     Filters {
-        name: "microscope",
+        name: MICROSCOPE,
         result: "views of a slide",
         last: "view",
         others: ["subsample", "clip", "read"],
@@ -58,48 +59,16 @@ const PROGRAMS: [Filters; 2] = [
     },
 ];
 
-/// Every program with every unit.
-pub(super) fn pipelines() -> impl Iterator<Item = Pipeline> {
-    let of_program = |program| UNITS.map(|unit| Pipeline { program, unit });
-    PROGRAMS.iter().flat_map(of_program)
-}
-
-/// One process of it.
-struct Copy<'a> {
-    /// Its name in the record.
-    role: String,
-    host: usize,
-    /// Copies of the filter before it.
-    before: usize,
-    /// Hosts of those of the filter behind it.
-    behind: &'a [usize],
-    /// Which filter it is, and what that wants to know.
-    filter: Vec<String>,
-}
-
-impl Pipeline {
-    fn role(&self, stack: &dyn Stack, site: &Site, copy: Copy<'_>) -> Role {
-        let address = |host| SocketAddr::new(site.place.host(host).address, site.port).to_string();
-        let behind = copy.behind.iter().map(|&host| address(host));
-        let mut words = vec![
-            "application".to_owned(),
-            self.program.name.to_owned(),
-            format!("--listen={}", address(copy.host)),
-            format!("--before={}", copy.before),
-            format!("--to={}", behind.collect::<Vec<_>>().join(",")),
-            format!("--unit={}", self.unit),
-        ];
-        words.extend(copy.filter);
-        Role {
-            name: copy.role,
-            host: copy.host,
-            seat: Seat::Server,
-            program: carried(stack, Seat::Server, Program::Bench(&words)),
-            ready: Ready::Listens(site.port),
-            measures: copy.host == LAST,
-            told_to_end: false,
-        }
-    }
+/// Every program with every unit. A slide is the microscope's.
+pub(super) fn pipelines(slide: Option<&GivenSlide>) -> Vec<Pipeline> {
+    let of_program = |program: &'static Filters| {
+        UNITS.map(|unit| Pipeline {
+            program,
+            unit,
+            slide: slide.filter(|_| program.name == MICROSCOPE).cloned(),
+        })
+    };
+    PROGRAMS.iter().flat_map(of_program).collect()
 }
 
 impl Workload for Pipeline {
@@ -137,43 +106,49 @@ impl Workload for Pipeline {
 
     /// In the order of their start: those behind listen before those before connect.
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
-        let last = Copy {
+        let program = FilterProgram {
+            name: self.program.name,
+            unit: self.unit,
+            slide: self.slide.as_ref(),
+        };
+        let role = |copy| program.role(stack, site, copy);
+        let ends = |hosts: &[usize]| hosts.iter().map(|&host| End::of(host)).collect::<Vec<_>>();
+        let last = FilterCopy {
             role: self.program.last.to_owned(),
-            host: LAST,
+            at: End::of(LAST),
+            ports: 1,
             before: COPIES,
             // It orders what the first are to give.
-            behind: &FIRST,
+            behind: ends(&FIRST),
             filter: vec![
                 self.program.last.to_owned(),
                 format!("--seconds={}", site.seconds),
             ],
+            measures: true,
         };
-        let mut roles = vec![self.role(stack, site, last)];
-        let mut behind = &[LAST][..];
+        let mut roles = vec![role(last)];
+        let mut behind = ends(&[LAST]);
         for (filter, hosts) in self.program.others.into_iter().zip(&HOSTS) {
             let is_first = *hosts == FIRST;
             for (number, &host) in hosts.iter().enumerate() {
-                let mut words = vec![filter.to_owned()];
-                if is_first {
-                    words.push(format!("--copy={number}"));
-                    words.push(format!("--copies={COPIES}"));
-                }
-                let copy = Copy {
+                let share = is_first.then_some((number, COPIES));
+                roles.push(role(FilterCopy {
                     role: format!("{filter}-{}", number + 1),
-                    host,
+                    at: End::of(host),
+                    ports: 1,
                     before: if is_first { 1 } else { COPIES },
-                    behind,
-                    filter: words,
-                };
-                roles.push(self.role(stack, site, copy));
+                    behind: behind.clone(),
+                    filter: filter_words(filter, share),
+                    measures: false,
+                }));
             }
-            behind = hosts;
+            behind = ends(hosts);
         }
         Job {
             roles,
             // There are more of them than cores: the scheduler knows best.
             pinned: false,
-            timeout: site.timeout(),
+            timeout: program.timeout(site),
         }
     }
 
@@ -217,7 +192,7 @@ mod tests {
             weft: Weft::new("/opt/weft"),
             scratch: "/tmp".into(),
         });
-        let row = pipelines().next().unwrap();
+        let row = pipelines(None).remove(0);
         let fitting: Vec<_> = stacks
             .iter()
             .filter(|stack| row.serves(stack.as_ref(), PathKind::Cluster))
@@ -237,13 +212,13 @@ mod tests {
         assert_eq!(
             shown,
             [
-                "0 view: --listen=192.0.2.1:7000 --before=2 --to=192.0.2.6:7000,192.0.2.7:7000 --unit=16384 view --seconds=3",
-                "1 subsample-1: --listen=192.0.2.2:7000 --before=2 --to=192.0.2.1:7000 --unit=16384 subsample",
-                "2 subsample-2: --listen=192.0.2.3:7000 --before=2 --to=192.0.2.1:7000 --unit=16384 subsample",
-                "3 clip-1: --listen=192.0.2.4:7000 --before=2 --to=192.0.2.2:7000,192.0.2.3:7000 --unit=16384 clip",
-                "4 clip-2: --listen=192.0.2.5:7000 --before=2 --to=192.0.2.2:7000,192.0.2.3:7000 --unit=16384 clip",
-                "5 read-1: --listen=192.0.2.6:7000 --before=1 --to=192.0.2.4:7000,192.0.2.5:7000 --unit=16384 read --copy=0 --copies=2",
-                "6 read-2: --listen=192.0.2.7:7000 --before=1 --to=192.0.2.4:7000,192.0.2.5:7000 --unit=16384 read --copy=1 --copies=2",
+                "0 view: --unit=16384 --listen=192.0.2.1:7000 --before=2 --to=192.0.2.6:7000,192.0.2.7:7000 view --seconds=3",
+                "1 subsample-1: --unit=16384 --listen=192.0.2.2:7000 --before=2 --to=192.0.2.1:7000 subsample",
+                "2 subsample-2: --unit=16384 --listen=192.0.2.3:7000 --before=2 --to=192.0.2.1:7000 subsample",
+                "3 clip-1: --unit=16384 --listen=192.0.2.4:7000 --before=2 --to=192.0.2.2:7000,192.0.2.3:7000 clip",
+                "4 clip-2: --unit=16384 --listen=192.0.2.5:7000 --before=2 --to=192.0.2.2:7000,192.0.2.3:7000 clip",
+                "5 read-1: --unit=16384 --listen=192.0.2.6:7000 --before=1 --to=192.0.2.4:7000,192.0.2.5:7000 read --copy=0 --copies=2",
+                "6 read-2: --unit=16384 --listen=192.0.2.7:7000 --before=1 --to=192.0.2.4:7000,192.0.2.5:7000 read --copy=1 --copies=2",
             ]
         );
         let measuring: Vec<&str> = job
@@ -253,7 +228,7 @@ mod tests {
             .map(|role| role.name.as_str())
             .collect();
         assert_eq!(measuring, ["view"]);
-        let ids: Vec<String> = pipelines().map(|row| row.id()).collect();
+        let ids: Vec<String> = pipelines(None).iter().map(Workload::id).collect();
         assert_eq!(ids.len(), 6);
         assert!(ids.contains(&"isosurface-64K".to_owned()), "{ids:?}");
         assert!(job.roles[1]

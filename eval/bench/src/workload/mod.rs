@@ -7,8 +7,11 @@ mod agreement;
 mod datagrams;
 mod fan_in;
 mod fan_out;
+mod filter_copy;
+mod filter_groups;
 mod filters;
 mod first_datagrams;
+mod gather;
 mod hot_spot;
 mod hot_spot_cpu;
 mod mpi;
@@ -30,7 +33,9 @@ mod udp_over_link;
 mod wire;
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -51,6 +56,24 @@ pub use redis_get::REDIS_GET;
 pub use socket_bulk::{BULK_BUSY, BULK_WAITING};
 pub use socket_latency::{LATENCY_EPOLL, LATENCY_SPIN};
 pub use sockets_idle::IDLE;
+
+/// What rows are made with that the user may say.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// Of the links that rows have emulated.
+    pub link_rate: LinkRate,
+    /// What microscopes look at; nothing for a slide that is drawn from a seed.
+    pub slide: Option<GivenSlide>,
+}
+
+/// A slide of the user's own.
+#[derive(Clone, Debug)]
+pub struct GivenSlide {
+    /// Where it is.
+    pub file: PathBuf,
+    /// How long it took to decode all of it.
+    pub decoded_in: Duration,
+}
 
 /// One thing to measure.
 pub trait Workload: Debug {
@@ -211,6 +234,7 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
     );
     list.extend(over_ddp());
     list.extend(reports::all(full).map(|row| Rc::new(row) as Rc<dyn Workload>));
+    list.extend(gather::all().map(|row| Rc::new(row) as Rc<dyn Workload>));
     let datagrams = datagrams::all().into_iter();
     list.extend(datagrams.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let agreement = agreement::ALL.into_iter();
@@ -241,12 +265,16 @@ pub fn of_mpi(full: bool) -> impl Iterator<Item = Rc<dyn Workload>> {
     mpi::all(full).map(|row| Rc::new(row) as Rc<dyn Workload>)
 }
 
-/// Programs that run on several machines: every workload of that path.
-pub fn of_cluster() -> Vec<Rc<dyn Workload>> {
-    let pipelines = filters::pipelines().map(|row| Rc::new(row) as Rc<dyn Workload>);
+/// Programs that run on several machines: every workload of that path, the microscopes with a slide of the user's own
+/// where there is one.
+pub fn of_cluster(slide: Option<&GivenSlide>) -> Vec<Rc<dyn Workload>> {
+    let pipelines = filters::pipelines(slide).into_iter();
+    let groups = filter_groups::groups(slide).into_iter();
     let striped = striped::ALL.into_iter();
     let through_mpi = mpi_tile::all().into_iter();
     pipelines
+        .map(|row| Rc::new(row) as Rc<dyn Workload>)
+        .chain(groups.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .chain(striped.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .chain(through_mpi.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .collect()

@@ -119,6 +119,7 @@ fn how(id: &str, file: &str, run: &Run) -> Markup {
                 li { (run.started) " to " (run.finished) ", raw data in " code { (file) } }
                 li { (beside::how_often(&run.options)) }
                 li { (machine(e)) ", Linux " (e.kernel) }
+                @if let Some(slide) = &run.slide { li { (slide.describe()) } }
                 @for build in &run.builds { li { (beside::build(build)) } }
                 @if run.builds.is_empty() {
                     li { "weft " (e.revision.as_deref().unwrap_or("of unknown revision")) }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::{CellRecord, CommandRecord, RowRecord, Subject};
+use crate::record::{CellRecord, CommandRecord, RowRecord, SlideRecord, Subject};
 use crate::report::tests::run_of;
 use crate::summary::tests::{cell_of, row_of};
 use crate::verbs::{Mode, Op, Verbs};
@@ -130,6 +130,15 @@ fn whatever_a_record_is_called_is_text() {
     run.paths[0].description = BAD.to_owned();
     run.paths[1].skipped = Some(BAD.to_owned());
     run.started = BAD.to_owned();
+    run.slide = Some(SlideRecord {
+        name: BAD.to_owned(),
+        width: 1,
+        height: 2,
+        colours: BAD.to_owned(),
+        parts: BAD.to_owned(),
+        octets: 3,
+        crc32: BAD.to_owned(),
+    });
     let text = page(&[(BAD.to_owned(), &run)]);
     assert!(
         !text.contains("<script") && !text.contains("<img"),
