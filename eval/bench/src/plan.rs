@@ -136,7 +136,7 @@ pub fn workloads(path: PathKind, full: bool, given: &Given) -> Vec<Rc<dyn Worklo
         .map(|verbs| Rc::new(verbs) as Rc<dyn Workload>);
     verbs
         .chain(workload::of_sockets(full))
-        .chain(workload::of_mpi(full))
+        .chain(workload::of_mpi())
         .collect()
 }
 

@@ -276,8 +276,23 @@ fn open_loopback(cores: Option<(usize, usize)>) -> Result<OpenPath> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Eight hosts as those of a cluster, which are not there.
+    pub(crate) fn cluster() -> Place {
+        let host = |number: u8| Host {
+            name: format!("host-{number}"),
+            side: Side::default(),
+            address: [192, 0, 2, number].into(),
+            far: None,
+        };
+        Place {
+            hosts: (1..=8).map(host).collect(),
+            cores: None,
+            round_trip_us: 0.0,
+        }
+    }
 
     #[test]
     fn loopback_knows_its_mtu_and_congestion_control() {

@@ -135,7 +135,7 @@ fn metrics(program: &Overlap, slices: u64, took: Duration, alone: f64) -> Result
     let (took, planned) = (took.as_secs_f64(), count / f64::from(program.rate));
     ensure!(
         took <= planned * LATE,
-        "{count} messages took {took:.3} s instead of {planned:.3}: they are more than goes through beside the computing"
+        "{count} messages took {took:.3} s instead of {planned:.3}: more than goes through beside the computing"
     );
     let octets = count * program.size as f64;
     Ok(Metrics::from([

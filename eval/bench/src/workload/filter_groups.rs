@@ -183,23 +183,13 @@ impl Workload for FilterGroups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Ready, Side};
-    use crate::path::{Host, Place};
+    use crate::job::Ready;
+    use crate::path::tests::cluster;
     use crate::stack::tests::raw_tcp;
     use crate::stack::{all, Programs, Weft};
 
     fn shown(row: &FilterGroups) -> Vec<String> {
-        let host = |number: u8| Host {
-            name: format!("host-{number}"),
-            side: Side::default(),
-            address: [192, 0, 2, number].into(),
-            far: None,
-        };
-        let place = Place {
-            hosts: (1..=8).map(host).collect(),
-            cores: None,
-            round_trip_us: 0.0,
-        };
+        let place = cluster();
         let site = Site {
             place: &place,
             port: 7000,

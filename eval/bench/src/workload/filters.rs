@@ -165,23 +165,12 @@ impl Workload for Pipeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Side;
-    use crate::path::{Host, Place};
+    use crate::path::tests::cluster;
     use crate::stack::{all, Programs, Weft, DDP};
 
     #[test]
     fn each_copy_is_joined_to_those_before_and_behind_it() {
-        let host = |number: u8| Host {
-            name: format!("host-{number}"),
-            side: Side::default(),
-            address: [192, 0, 2, number].into(),
-            far: None,
-        };
-        let place = Place {
-            hosts: (1..=8).map(host).collect(),
-            cores: None,
-            round_trip_us: 0.0,
-        };
+        let place = cluster();
         let site = Site {
             place: &place,
             port: 7000,

@@ -233,7 +233,8 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
             .map(|&n| Rc::new(fan_out::FanOut(n)) as Rc<dyn Workload>),
     );
     list.extend(over_ddp());
-    list.extend(reports::all(full).map(|row| Rc::new(row) as Rc<dyn Workload>));
+    let reports = reports::ALL.into_iter();
+    list.extend(reports.map(|row| Rc::new(row) as Rc<dyn Workload>));
     list.extend(gather::all().map(|row| Rc::new(row) as Rc<dyn Workload>));
     let datagrams = datagrams::all().into_iter();
     list.extend(datagrams.map(|row| Rc::new(row) as Rc<dyn Workload>));
@@ -260,9 +261,10 @@ fn over_ddp() -> Vec<Rc<dyn Workload>> {
     list
 }
 
-/// What programs of MPI do: every workload of the default or of the full plan.
-pub fn of_mpi(full: bool) -> impl Iterator<Item = Rc<dyn Workload>> {
-    mpi::all(full).map(|row| Rc::new(row) as Rc<dyn Workload>)
+/// What programs of MPI do: every workload.
+pub fn of_mpi() -> impl Iterator<Item = Rc<dyn Workload>> {
+    let rows = mpi::ALL.into_iter();
+    rows.map(|row| Rc::new(row) as Rc<dyn Workload>)
 }
 
 /// Programs that run on several machines: every workload of that path, the microscopes with a slide of the user's own

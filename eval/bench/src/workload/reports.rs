@@ -31,8 +31,7 @@ pub(super) struct Reports {
     hosts: u32,
     clients: u32,
     monitor: Monitor,
-    /// Whether it is a row of the usual plan, too.
-    is_usual: bool,
+    on_request: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +43,14 @@ enum Monitor {
 }
 
 /// Every row.
-const ALL: [Reports; 7] = [
+pub(super) const ALL: [Reports; 7] = [
     Reports {
         name: "ganglia-report",
         what: "gmond's report of one host, 6 KB, a connection for each",
         hosts: 1,
         clients: 1,
         monitor: Monitor::Gmond,
-        is_usual: true,
+        on_request: false,
     },
     Reports {
         name: "ganglia-report-clients",
@@ -59,7 +58,7 @@ const ALL: [Reports; 7] = [
         hosts: 1,
         clients: CLIENTS,
         monitor: Monitor::Gmond,
-        is_usual: false,
+        on_request: true,
     },
     Reports {
         name: "ganglia-report-hosts",
@@ -67,7 +66,7 @@ const ALL: [Reports; 7] = [
         hosts: MANY,
         clients: 1,
         monitor: Monitor::Gmond,
-        is_usual: false,
+        on_request: true,
     },
     Reports {
         name: "report-anew",
@@ -75,7 +74,7 @@ const ALL: [Reports; 7] = [
         hosts: 1,
         clients: 1,
         monitor: Monitor::Own { kept: false },
-        is_usual: false,
+        on_request: true,
     },
     Reports {
         name: "report-kept",
@@ -83,7 +82,7 @@ const ALL: [Reports; 7] = [
         hosts: 1,
         clients: 1,
         monitor: Monitor::Own { kept: true },
-        is_usual: false,
+        on_request: true,
     },
     Reports {
         name: "report-hosts-anew",
@@ -91,7 +90,7 @@ const ALL: [Reports; 7] = [
         hosts: MANY,
         clients: 1,
         monitor: Monitor::Own { kept: false },
-        is_usual: false,
+        on_request: true,
     },
     Reports {
         name: "report-hosts-kept",
@@ -99,14 +98,9 @@ const ALL: [Reports; 7] = [
         hosts: MANY,
         clients: 1,
         monitor: Monitor::Own { kept: true },
-        is_usual: false,
+        on_request: true,
     },
 ];
-
-/// Those of the usual or of the full plan.
-pub(super) fn all(full: bool) -> impl Iterator<Item = Reports> {
-    ALL.into_iter().filter(move |row| full || row.is_usual)
-}
 
 impl Reports {
     /// The words of [`crate::raw`] that the generator has, and a server of the bench's own.
@@ -158,7 +152,8 @@ fn configuration(site: &Site) -> String {
     let (address, port) = (site.address().ip(), site.port);
     let family = if address.is_ipv6() { "inet6" } else { "inet4" };
     format!(
-        "globals {{ daemonize = no setuid = no mute = yes deaf = no host_dmax = 0 cleanup_threshold = 3600 gexec = no }}\n\
+        "globals {{ daemonize = no setuid = no mute = yes deaf = no host_dmax = 0\n\
+         cleanup_threshold = 3600 gexec = no }}\n\
          cluster {{ name = \"bench\" owner = \"\" latlong = \"\" url = \"\" }}\n\
          udp_recv_channel {{ port = {port} bind = \"{address}\" family = {family} }}\n\
          tcp_accept_channel {{ port = {port} bind = \"{address}\" family = {family} }}\n"
@@ -166,6 +161,10 @@ fn configuration(site: &Site) -> String {
 }
 
 impl Workload for Reports {
+    fn on_request(&self) -> bool {
+        self.on_request
+    }
+
     fn id(&self) -> String {
         self.name.to_owned()
     }
