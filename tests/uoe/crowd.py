@@ -72,18 +72,22 @@ class Stage:
             return f"{result.how()}: {' | '.join(lines)[:2000]}", None
         counts = dict(zip(NAMES, map(int, found.groups())))
         told = [tuple(map(int, numbers)) for numbers in OF_WEFT.findall(result.errors)]
-        counts["by carrier"], counts["dropped by Weft"] = (sum(numbers[at] for numbers in told) for at in (2, 3))
-        return judge(mode, kind, counts), counts
+        left, counts["by carrier"], counts["dropped by Weft"] = (sum(one[at] for one in told) for at in (0, 2, 3))
+        return judge(mode, kind, counts, left), counts
 
 
-def judge(mode, kind, counts):
-    """What of the counts may not be."""
+def judge(mode, kind, counts, left):
+    """What of the counts may not be; `left`: datagrams that left by carriers."""
     # Who is killed tells nothing of what it has sent, taken or dropped.
     if kind == "kills":
         return None
     missing = counts["sent"] - counts["came"]
     if not 0 <= missing <= counts["dropped by the kernel"] + counts["dropped by Weft"]:
         return f"{missing} are missing: {counts}"
+    # The kernel counts datagrams of Weft's own too, which may hide one of the program's that went by a carrier.
+    by_carriers = left - counts["by carrier"]
+    if by_carriers > counts["dropped by Weft"]:
+        return f"{by_carriers} of {left} by carriers are missing: {counts}"
     if MODES[mode] and not counts["by carrier"]:
         return f"none came by a carrier: {counts}"
     return None

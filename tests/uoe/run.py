@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -418,6 +419,20 @@ def a_sender_that_is_brief(bed, how):
     _, carried = bed.finish(bed.start("uoe require", *python("brief.py"), port, how))
     output, _ = bed.finish(receiver)
     expect((output, carried), said(output)["came"] == 5 and carried == (6, 1, 0, 0))
+
+
+@case()
+def a_sender_that_ends_while_its_receiver_is_stopped(bed):
+    """What the other end says afterwards resets the connection, and what had not arrived there would be lost."""
+    receiver = bed.start("uoe require", *python("stopped.py"), "receive")
+    sender = bed.start("uoe require", *python("stopped.py"), "send", bed.port(receiver), receiver.child.pid)
+    while not sender.ended() and "sent" not in Path(f"{sender.log}.out").read_text():
+        time.sleep(0.01)
+    time.sleep(0.5)
+    receiver.signal(signal.SIGCONT)
+    (sent, carried), (came, here) = bed.finish(sender), bed.finish(receiver)
+    missing = said(sent)["sent"] - said(came)["came"]
+    expect((sent, came, carried, here), carried[0] > 2560 and missing == carried[3] + here[3])
 
 
 @case()

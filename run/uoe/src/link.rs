@@ -8,6 +8,7 @@ use weft_os::guarded::Guarded;
 use weft_os::lock::{Guard, Lock, Locked};
 use weft_os::net::{TcpStream, Transfer};
 use weft_os::process;
+use weft_os::stream::unacknowledged;
 use weft_uoe::gather::{Gather, GATHERED_OCTETS};
 use weft_uoe::Control;
 
@@ -152,6 +153,24 @@ impl Link {
         if let Some(mut outgoing) = self.outgoing().filter(|_| self.waits()) {
             self.give_up(&mut outgoing.gather);
             self.waits.store(false, Ordering::Release);
+        }
+    }
+
+    /// Whether something of it waits to leave, or has left and is not acknowledged; not asked of an
+    /// adapter's connection.
+    pub(crate) fn is_under_way(&self) -> bool {
+        let Some(mut outgoing) = self.outgoing() else {
+            return false;
+        };
+        match &mut outgoing.outlet {
+            Some(Outlet::Kernel(stream)) => {
+                let has_unacknowledged = |stream: &TcpStream| unacknowledged(stream.raw()) > 0;
+                self.waits()
+                    || stream
+                        .get()
+                        .is_some_and(|stream| has_unacknowledged(stream))
+            }
+            Some(Outlet::Thread(_)) | None => false,
         }
     }
 

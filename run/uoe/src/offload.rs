@@ -30,6 +30,9 @@ pub const CARRIERS_MAX: usize = 128;
 pub const SERVED_MAX: usize = 256;
 /// How long a process that ends waits for what it sent to be read.
 const ENDING_WITHIN: Duration = Duration::from_millis(100);
+/// How long it waits while the other end's TCP has not even taken it: what comes for a closed socket resets its
+/// connection, and what had not arrived is lost uncounted.
+const TAKEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// The offload of one process and those forked from it.
 #[derive(Debug)]
@@ -313,7 +316,10 @@ impl Offload {
             return;
         }
         self.wake();
-        self.await_thread(|| self.ended.load(Ordering::Acquire));
+        let has_ended = || self.ended.load(Ordering::Acquire);
+        self.await_thread(ENDING_WITHIN, has_ended);
+        let is_taken = || !self.used().iter().any(Link::is_under_way);
+        self.await_thread(TAKEN_WITHIN - ENDING_WITHIN, || has_ended() || is_taken());
         for link in self.used() {
             link.end_with_process();
             self.count_lost(link);
@@ -346,12 +352,12 @@ impl Offload {
         }
         self.lets_go.store(true, Ordering::Release);
         self.wake();
-        self.await_thread(|| !self.has_adapter.load(Ordering::Acquire));
+        self.await_thread(ENDING_WITHIN, || !self.has_adapter.load(Ordering::Acquire));
     }
 
-    fn await_thread(&self, is_done: impl Fn() -> bool) {
+    fn await_thread(&self, within: Duration, is_done: impl Fn() -> bool) {
         let begun = now();
-        while !is_done() && now() - begun < ENDING_WITHIN {
+        while !is_done() && now() - begun < within {
             sched::pause(Duration::from_micros(100));
         }
     }
