@@ -153,7 +153,7 @@ fn flag(setting: &'static Setting) -> Arg {
             .num_args(0..=1)
             .require_equals(true)
             .default_missing_value("on"),
-        Kind::LauncherFolder => arg.value_hint(ValueHint::DirPath),
+        Kind::Folder(_) | Kind::LauncherFolder => arg.value_hint(ValueHint::DirPath),
         Kind::Integer { .. }
         | Kind::DatagramRules(_)
         | Kind::StreamRules(_)
@@ -175,6 +175,7 @@ fn parser(setting: &'static Setting) -> ValueParser {
         | Kind::StreamRules(_)
         | Kind::TransportRules(_)
         | Kind::DiscoveryPort(_)
+        | Kind::Folder(_)
         | Kind::LauncherFolder => clap::builder::StringValueParser::new()
             .try_map(|text| match setting.check(&text) {
                 Ok(()) => Ok(text),
@@ -198,7 +199,7 @@ fn value_name(kind: &Kind) -> String {
         Kind::Integer { unit: "octets", .. } => "OCTETS".to_owned(),
         Kind::Integer { .. } => "N".to_owned(),
         Kind::DiscoveryPort(_) => "PORT|same".to_owned(),
-        Kind::LauncherFolder => "DIR".to_owned(),
+        Kind::Folder(_) | Kind::LauncherFolder => "DIR".to_owned(),
     }
 }
 

@@ -102,6 +102,44 @@ TCPS("halves.who-speaks-first-may-end-both-first")
 	greeted_and_left(kind, SHUT_RDWR);
 }
 
+/* --- a server that never reads */
+
+enum { REPORTS = 50, REPORT = 6000, PIECE = 100 };
+
+static void *report(void *listener)
+{
+	for (int i = 0; i < REPORTS; i++) {
+		struct flow out = {6, 0};
+		int fd = accept(*(int *)listener, NULL, NULL);
+
+		CHECK(fd >= 0 && shutdown(fd, SHUT_RD) == 0);
+		while (out.at < REPORT && flow_send(&out, fd, PIECE)) {}
+		CHECK(out.at == REPORT);
+		EQ(close(fd), 0);
+	}
+	return NULL;
+}
+
+TCPS("halves.a-report-of-who-never-reads")
+{
+	int listener = a_listener(kind, REPORTS);
+	struct name at = name_of(listener);
+	pthread_t thread;
+
+	NEED(pthread_create(&thread, NULL, report, &listener) == 0);
+	for (int i = 0; i < REPORTS; i++) {
+		struct flow in = {6, 0};
+		int fd = a_socket(kind);
+
+		NEED(connect(fd, &at.any, at.length) == 0);
+		CHECK(flow_recv_to_the_end(&in, fd));
+		EQ(in.at, REPORT);
+		EQ(close(fd), 0);
+	}
+	NEED(join_soon(thread, NULL));
+	EQ(close(listener), 0);
+}
+
 /* --- what still flows */
 
 struct answerer {

@@ -27,6 +27,25 @@ pub(crate) fn of_other_end(socket: impl AsFd) -> io::Result<libc::ucred> {
     Ok(peer)
 }
 
+/// Whether the process at the other end has this one's effective user; of a listener as it began to listen.
+pub(crate) fn is_of_this_user(socket: impl AsFd) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    of_other_end(socket).is_ok_and(|peer| peer.uid == own && !may_be_anybody(own))
+}
+
+/// Users that have no number in this user namespace have all the same one here (`overflowuid`, user_namespaces(7)): a
+/// process that has that number itself cannot tell them from its own user.
+fn may_be_anybody(user: u32) -> bool {
+    const ALL: [&str; 3] = ["0", "0", "4294967295"];
+    let read = std::fs::read_to_string;
+    let anybody = read("/proc/sys/kernel/overflowuid").ok();
+    if anybody.and_then(|number| number.trim().parse().ok()) != Some(user) {
+        return false;
+    }
+    let numbers = read("/proc/self/uid_map").unwrap_or_default();
+    !numbers.split_whitespace().eq(ALL)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
@@ -39,6 +58,13 @@ mod tests {
         let peer = of_other_end(&one).unwrap();
         assert_eq!(peer.pid as u32, std::process::id());
         assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+    }
+
+    #[test]
+    fn a_user_of_its_own_is_not_anybody() {
+        let own = rustix::process::geteuid().as_raw();
+        assert!(!may_be_anybody(own) || own == 65534);
+        assert!(is_of_this_user(&UnixStream::pair().unwrap().0) || own == 65534);
     }
 
     #[test]

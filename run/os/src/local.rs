@@ -1,18 +1,20 @@
 //! Sockets by which two processes of one machine find each other and hand on a descriptor.
 //!
 //! Their names are abstract: they are no files, are gone with the process, and are seen in the network namespace that
-//! they were made in and nowhere else, as loopback is.
+//! they were made in and nowhere else, as loopback is. Or they are files, for processes of two network namespaces that
+//! share a folder.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use crate::credentials;
+use crate::credentials::is_of_this_user;
 use crate::descriptors;
 use crate::private::Private;
 
@@ -39,11 +41,6 @@ fn socket() -> io::Result<Private> {
     Ok(socket.into())
 }
 
-/// Whether the process at the other end has this one's effective user. Of a listener: as it began to listen.
-fn is_of_this_user(fd: impl AsFd) -> bool {
-    credentials::of_other_end(fd).is_ok_and(|peer| peer.uid == rustix::process::geteuid().as_raw())
-}
-
 /// What a listener had.
 #[derive(Debug)]
 pub enum Accepted {
@@ -61,8 +58,20 @@ impl LocalListener {
     /// # Errors
     /// The name is taken ([`io::ErrorKind::AddrInUse`]); descriptors are short.
     pub fn bind(name: &str, backlog: i32) -> io::Result<LocalListener> {
+        LocalListener::at(SocketAddrUnix::new_abstract_name(name.as_bytes())?, backlog)
+    }
+
+    /// Listens at a file, which stays when the listener is gone.
+    ///
+    /// # Errors
+    /// The file is there ([`io::ErrorKind::AddrInUse`]), or may not be made; descriptors are short.
+    pub fn bind_file(path: &Path, backlog: i32) -> io::Result<LocalListener> {
+        LocalListener::at(SocketAddrUnix::new(path)?, backlog)
+    }
+
+    fn at(name: SocketAddrUnix, backlog: i32) -> io::Result<LocalListener> {
         let fd = socket()?;
-        net::bind(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+        net::bind(&fd, &name)?;
         net::listen(&fd, backlog)?;
         Ok(LocalListener { fd })
     }
@@ -100,8 +109,21 @@ impl LocalSocket {
     /// # Errors
     /// Nobody listens under that name, another user does ([`io::ErrorKind::PermissionDenied`]), or too many wait there.
     pub fn connect(name: &str) -> io::Result<LocalSocket> {
+        LocalSocket::to(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+    }
+
+    /// Connects to a listener of this user at a file.
+    ///
+    /// # Errors
+    /// As of [`LocalSocket::connect`]; [`io::ErrorKind::ConnectionRefused`] where the file is there and its listener
+    /// gone.
+    pub fn connect_file(path: &Path) -> io::Result<LocalSocket> {
+        LocalSocket::to(SocketAddrUnix::new(path)?)
+    }
+
+    fn to(name: SocketAddrUnix) -> io::Result<LocalSocket> {
         let fd = socket()?;
-        net::connect(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+        net::connect(&fd, &name)?;
         match is_of_this_user(&fd) {
             true => Ok(LocalSocket { fd }),
             false => Err(io::ErrorKind::PermissionDenied.into()),

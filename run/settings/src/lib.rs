@@ -23,6 +23,7 @@ mod words;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use weft_os::fork::once;
@@ -88,6 +89,8 @@ pub struct Settings {
     pub refused_access_limit: u32,
     /// Two ends of one user on one machine share memory instead of sending octets through TCP (decision 0035).
     pub same_host: bool,
+    /// The folder in which such ends of two network namespaces meet.
+    pub same_host_dir: Option<PathBuf>,
     /// Compute and check the CRC of octets that go through such memory, too.
     pub same_host_crc: bool,
     /// Keep statistics where `weft stat` finds them.
@@ -135,6 +138,7 @@ impl Default for Settings {
             half_open_limit: 1024,
             refused_access_limit: 16,
             same_host: true,
+            same_host_dir: None,
             same_host_crc: false,
             stat: true,
             serve_tick: Duration::from_micros(200),
@@ -340,6 +344,9 @@ pub struct Setting {
     pub doc: &'static str,
 }
 
+/// Octets that the path of a folder may have: the address of a socket in it has 107 (unix(7)).
+const FOLDER_OCTETS_MAX: usize = 80;
+
 /// What a setting accepts, with the field of [`Settings`] it goes to.
 #[derive(Debug)]
 pub enum Kind {
@@ -370,6 +377,8 @@ pub enum Kind {
     DiscoveryPort(fn(&mut Settings, DiscoveryPort)),
     /// Interfaces of the adapter.
     Interfaces(fn(&mut Settings, Vec<Interface>)),
+    /// A folder, by its whole path.
+    Folder(fn(&mut Settings, PathBuf)),
     /// For `weft run` alone, one of some names: the library has nothing to set.
     LauncherChoice(&'static [&'static str]),
     /// For `weft run` alone, a folder.
@@ -413,6 +422,9 @@ impl Setting {
             Kind::TransportRules(_) => transport::GRAMMAR.accepts(),
             Kind::DiscoveryPort(_) => "a port from 1 to 65535, or same".to_owned(),
             Kind::Interfaces(_) => interfaces::accepts(),
+            Kind::Folder(_) => {
+                format!("the whole path of a folder, of {FOLDER_OCTETS_MAX} octets at most")
+            }
             Kind::LauncherFolder => "a folder".to_owned(),
         }
     }
@@ -455,6 +467,8 @@ impl Setting {
                 set(settings, all);
                 Some(())
             }
+            Kind::Folder(set) => (text.starts_with('/') && text.len() <= FOLDER_OCTETS_MAX)
+                .then(|| set(settings, PathBuf::from(text))),
             Kind::LauncherChoice(names) => index_of(names, text).map(|_| ()),
             Kind::LauncherFolder => (!text.is_empty()).then_some(()),
         };

@@ -203,6 +203,18 @@ pub const SETTINGS: &[Setting] = &[
               and end and to wake who sleeps. `off`: TCP. `weft stat` shows which it is.",
     },
     Setting {
+        name: "same-host-dir",
+        env: "WEFT_SAME_HOST_DIR",
+        key: "verbs.same-host-dir",
+        kind: Kind::Folder(|settings, folder| settings.same_host_dir = Some(folder)),
+        default: "",
+        doc: "A folder by which two programs of one user on one machine share memory although they \
+              are in two network namespaces, as containers are that share the folder: both have to \
+              name it, each by its own path. They meet at a socket there that is gone with the \
+              program; what a killed one leaves the next one removes. Without it programs of one \
+              network namespace find each other, and no others.",
+    },
+    Setting {
         name: "same-host-crc",
         env: "WEFT_SAME_HOST_CRC",
         key: "verbs.same-host-crc",

@@ -33,6 +33,7 @@ fn perturbed() -> Settings {
         half_open_limit: 0,
         refused_access_limit: u32::MAX,
         same_host: false,
+        same_host_dir: Some(PathBuf::from("/")),
         same_host_crc: true,
         stat: false,
         serve_tick: Duration::MAX,
@@ -62,7 +63,24 @@ fn the_defaults_of_the_table_are_the_defaults_of_the_struct() {
     settings.ddp = StreamRules::default();
     assert_eq!(settings.tcp, perturbed().tcp);
     settings.tcp = TransportRules::default();
+    assert_eq!(settings.same_host_dir, perturbed().same_host_dir);
+    settings.same_host_dir = None;
     assert_eq!(settings, Settings::default());
+}
+
+#[test]
+fn a_folder_has_its_whole_path() {
+    let long = format!("/{}", "x".repeat(80));
+    for (folder, is_good) in [
+        ("/run/weft", true),
+        ("", false),
+        ("run", false),
+        (&long, false),
+    ] {
+        let (settings, complaints) = read(&[("WEFT_SAME_HOST_DIR", folder)]);
+        assert_eq!(settings.same_host_dir.is_some(), is_good, "{folder}");
+        assert_eq!(complaints.is_empty(), is_good, "{folder}");
+    }
 }
 
 #[test]
@@ -116,6 +134,7 @@ fn every_setting_reaches_its_field() {
         ("WEFT_HALF_OPEN_LIMIT", "7"),
         ("WEFT_REFUSED_ACCESS_LIMIT", "3"),
         ("WEFT_SAME_HOST", "off"),
+        ("WEFT_SAME_HOST_DIR", "/run/weft"),
         ("WEFT_SAME_HOST_CRC", "on"),
         ("WEFT_STAT", "off"),
         ("WEFT_SERVE_TICK_US", "50"),
@@ -165,6 +184,7 @@ fn every_setting_reaches_its_field() {
             half_open_limit: 7,
             refused_access_limit: 3,
             same_host: false,
+            same_host_dir: Some(PathBuf::from("/run/weft")),
             same_host_crc: true,
             stat: false,
             serve_tick: Duration::from_micros(50),

@@ -1,6 +1,8 @@
 //! The octets of one carrier that are to leave: the program's sends put frames in, and whoever finds them enough, or is
 //! about to sleep, gives them to the kernel's TCP. What leaves by the adapter the thread gives to it.
 
+mod ending;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -8,7 +10,6 @@ use weft_os::guarded::Guarded;
 use weft_os::lock::{Guard, Lock, Locked};
 use weft_os::net::{TcpStream, Transfer};
 use weft_os::process;
-use weft_os::stream::unacknowledged;
 use weft_uoe::gather::{Gather, GATHERED_OCTETS};
 use weft_uoe::Control;
 
@@ -146,37 +147,6 @@ impl Link {
     fn give_up(&self, gather: &mut Option<Gather<Vec<u8>>>) {
         let lost = gather.take().map_or(0, |gather| gather.datagrams());
         self.lost.fetch_add(lost, Ordering::Relaxed);
-    }
-
-    /// The process ends: what waits never leaves, and nothing is put in any more.
-    pub(crate) fn end_with_process(&self) {
-        if let Some(mut outgoing) = self.outgoing().filter(|_| self.waits()) {
-            self.give_up(&mut outgoing.gather);
-            self.waits.store(false, Ordering::Release);
-        }
-    }
-
-    /// Whether something of it waits to leave, or has left and is not acknowledged; not asked of an
-    /// adapter's connection.
-    pub(crate) fn is_under_way(&self) -> bool {
-        let Some(mut outgoing) = self.outgoing() else {
-            return false;
-        };
-        match &mut outgoing.outlet {
-            Some(Outlet::Kernel(stream)) => {
-                let has_unacknowledged = |stream: &TcpStream| unacknowledged(stream.raw()) > 0;
-                self.waits()
-                    || stream
-                        .get()
-                        .is_some_and(|stream| has_unacknowledged(stream))
-            }
-            Some(Outlet::Thread(_)) | None => false,
-        }
-    }
-
-    /// Datagrams that never left, since this was asked last.
-    pub(crate) fn take_lost(&self) -> u64 {
-        self.lost.swap(0, Ordering::Relaxed)
     }
 
     /// Whether something waits to leave.

@@ -8,6 +8,7 @@ use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::meeting::Meetings;
 use super::table::Table;
 use crate::engine::{started, Engine};
 
@@ -47,6 +48,7 @@ extern "C" fn leave() {
     let _ = catch_unwind(|| {
         if let Some(engine) = started() {
             send_what_waits(&engine);
+            engine.part::<Meetings>().leave();
             engine.network.leave();
         }
     });

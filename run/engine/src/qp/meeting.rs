@@ -8,15 +8,17 @@ use std::collections::hash_map::{Entry, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weft_os::local::{Accepted, LocalListener, LocalSocket, MESSAGE_OCTETS_MAX};
+use weft_os::local::{Accepted, LocalSocket, MESSAGE_OCTETS_MAX};
 use weft_os::poll::Interest;
 use weft_os::random_u64;
 use weft_verbs::qp::MeetingNumber;
 
+use super::meeting_names::{self, Listening};
 use super::{Inner, Qp};
 use crate::carrier::{Carrier, SharedRings};
 use crate::engine::Engine;
@@ -26,8 +28,6 @@ use crate::progress::{Member, Served, Token};
 const NAME_BITS: u32 = 24;
 /// Names that are tried, where somebody has the first ones.
 const NAMES_MAX: usize = 8;
-/// Connections that wait to be accepted.
-const BACKLOG: i32 = 128;
 /// Connections that are taken, or refused, in one go.
 const ACCEPTS_IN_A_ROW_MAX: usize = 16;
 /// How long visitors wait when no descriptor is left for them.
@@ -54,7 +54,7 @@ pub(super) struct Meetings {
 struct Desk {
     me: Weak<Desk>,
     engine: Weak<Engine>,
-    listener: LocalListener,
+    listening: Listening,
     name: u64,
     token: OnceLock<Token>,
     expected: Mutex<HashMap<MeetingNumber, Weak<Qp>>>,
@@ -67,10 +67,6 @@ struct Visitor {
     desk: Weak<Desk>,
     socket: LocalSocket,
     token: OnceLock<Token>,
-}
-
-fn socket_name(name: u64) -> String {
-    format!("weft-rings-{name:06x}")
 }
 
 fn message(number: MeetingNumber, wants_crc: bool) -> [u8; MESSAGE_OCTETS] {
@@ -91,23 +87,30 @@ fn parse(message: &[u8]) -> Option<(MeetingNumber, bool)> {
     ))
 }
 
+impl Meetings {
+    /// The process is about to end: nobody finds it any more.
+    pub(super) fn leave(&self) {
+        if let Some(Some(desk)) = self.desk.get() {
+            desk.listening.remove_file();
+        }
+    }
+}
+
 impl Desk {
     fn open(engine: &Arc<Engine>) -> io::Result<Arc<Desk>> {
-        let mut tried = 0;
-        let (listener, name) = loop {
-            let name = random_u64() >> (u64::BITS - NAME_BITS);
-            match LocalListener::bind(&socket_name(name), BACKLOG) {
-                Ok(listener) => break (listener, name),
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tried < NAMES_MAX => {
-                    tried += 1;
-                }
-                Err(error) => return Err(error),
+        let folder = engine.settings.same_host_dir.as_deref();
+        let opened = Desk::listen(folder);
+        let (listening, name) = match (opened, folder) {
+            (Err(error), Some(folder)) => {
+                crate::warn!("same-host-dir: in {} no socket can be made ({error}): ends in other network namespaces stay on TCP", folder.display());
+                Desk::listen(None)?
             }
+            (opened, _) => opened?,
         };
         let desk = Arc::new_cyclic(|me| Desk {
             me: me.clone(),
             engine: Arc::downgrade(engine),
-            listener,
+            listening,
             name,
             token: OnceLock::new(),
             expected: Mutex::default(),
@@ -115,10 +118,25 @@ impl Desk {
         });
         let token = engine
             .progress
-            .add(&desk.listener, desk.clone(), Interest::Read)
+            .add(&desk.listening.socket, desk.clone(), Interest::Read)
             .map_err(|_| io::ErrorKind::OutOfMemory)?;
         let _ = desk.token.set(token);
         Ok(desk)
+    }
+
+    /// Listens under a number that nobody else has, and says which.
+    fn listen(folder: Option<&Path>) -> io::Result<(Listening, u64)> {
+        let mut tried = 0;
+        loop {
+            let name = random_u64() >> (u64::BITS - NAME_BITS);
+            match Listening::begin(name, folder) {
+                Ok(listening) => return Ok((listening, name)),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tried < NAMES_MAX => {
+                    tried += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn expect(&self, qp: Weak<Qp>) -> MeetingNumber {
@@ -185,7 +203,7 @@ impl Desk {
             // It is in the set.
             let _ = engine
                 .progress
-                .change(&self.listener, *token, Interest::End);
+                .change(&self.listening.socket, *token, Interest::End);
             engine
                 .progress
                 .add_timer(engine.now() + PAUSE_WITHOUT_MEANS, *token);
@@ -205,7 +223,7 @@ impl Member for Desk {
         };
         // Whoever connects without end, of whatever user, keeps this thread no longer than this.
         for _ in 0..ACCEPTS_IN_A_ROW_MAX {
-            match self.listener.accept() {
+            match self.listening.socket.accept() {
                 Ok(Accepted::Own(socket)) => self.admit(&engine, socket),
                 Ok(Accepted::Others) => {}
                 Ok(Accepted::Nobody) => break,
@@ -224,7 +242,7 @@ impl Member for Desk {
             // It was in the set before.
             let _ = engine
                 .progress
-                .change(&self.listener, *token, Interest::Read);
+                .change(&self.listening.socket, *token, Interest::Read);
         }
     }
 }
@@ -257,7 +275,7 @@ impl Member for Visitor {
 
 impl Qp {
     /// Whether the other end of a connection may be on this machine, and share memory. That of the connection with
-    /// itself may not.
+    /// itself may not. Where two network namespaces share a folder no address tells.
     pub(super) fn may_share(
         &self,
         carrier: &dyn Carrier,
@@ -266,6 +284,7 @@ impl Qp {
     ) -> bool {
         let (here, there) = (local.ip().to_canonical(), peer.ip().to_canonical());
         let is_near = here == there || here.is_loopback() && there.is_loopback();
+        let is_near = is_near || engine.settings.same_host_dir.is_some();
         engine.settings.same_host && is_near && local != peer && carrier.descriptor().is_some()
     }
 
@@ -302,8 +321,9 @@ impl Qp {
             return;
         };
         let wants_crc = engine.settings.same_host_crc;
-        let name = socket_name(number.get() >> (48 - NAME_BITS));
-        let outcome = LocalSocket::connect(&name).and_then(|socket| {
+        let name = number.get() >> (48 - NAME_BITS);
+        let folder = engine.settings.same_host_dir.as_deref();
+        let outcome = meeting_names::connect(name, folder).and_then(|socket| {
             let memory = rings.offer(wants_crc)?;
             socket.send(&message(number, wants_crc), memory)
         });

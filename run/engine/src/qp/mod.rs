@@ -12,6 +12,7 @@ mod following;
 mod gathering;
 mod lease;
 mod meeting;
+mod meeting_names;
 mod owner;
 mod placing;
 mod rings;

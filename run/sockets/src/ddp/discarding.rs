@@ -14,7 +14,7 @@ impl Connection<'_> {
     /// The connection is over.
     pub fn discard(&self, octets: usize) -> Result<Received, Errno> {
         if !self.is_open() {
-            return Ok(Received::Nothing);
+            return Ok(self.before_start());
         }
         let mut gone = 0;
         while gone < octets {

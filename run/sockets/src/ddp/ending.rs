@@ -136,11 +136,18 @@ impl Connection<'_> {
 
     fn left_to_read(&self) -> Result<Left, Errno> {
         // Octets of the stream that nobody reads make the close a reset, as they do with TCP; the end is the end.
-        if self.look()? != Received::Nothing {
-            return Ok(Left::Nothing);
-        }
+        let looked = self.look()?;
         let receiving = self.take_receiving()?;
         let receiver = &receiving.receiver;
+        let is_over = match looked {
+            Received::Octets(_) => true,
+            // A program that receives no more, and an end that nobody else has seen, look alike here.
+            Received::End => receiver.has_ended() || stream::peer_has_ended(self.fd),
+            Received::Nothing => false,
+        };
+        if is_over {
+            return Ok(Left::Nothing);
+        }
         let is_in_payload = matches!(receiver.next(), Next::Payload(_));
         let owes_first = receiving.awaits_first != 0 && !receiver.has_begun();
         Ok(

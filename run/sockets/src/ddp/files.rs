@@ -77,7 +77,7 @@ impl Connection<'_> {
         write: impl FnOnce(&[u8]) -> Result<usize, Errno>,
     ) -> Result<Received, Errno> {
         if !self.is_open() {
-            return Ok(Received::Nothing);
+            return Ok(self.before_start());
         }
         let mut receiving = self.take_receiving()?;
         match self.begin_write(&mut receiving)? {

@@ -1,10 +1,15 @@
-//! Whether octets of the stream come next, or the end: framing before them is taken away.
+//! Whether octets of the stream come next, or the end: framing before them is taken away. And what is there before the
+//! stream has begun.
 
+use weft_os::parts::Receives;
+use weft_os::stream;
 use weft_os::user::UserBuffers;
 use weft_stream::Next;
 
 use super::directions::HeldReceiving;
 use super::receiving::Steps;
+use super::slot::State;
+use super::starting::FRAME_MAX;
 use super::{Connection, Received};
 use crate::Errno;
 
@@ -16,10 +21,39 @@ impl Connection<'_> {
     /// The connection is over.
     pub fn look(&self) -> Result<Received, Errno> {
         if !self.is_open() {
-            return Ok(Received::Nothing);
+            return Ok(self.before_start());
         }
         let mut receiving = self.take_receiving()?;
         self.skip_framing(&mut receiving)
+    }
+
+    /// How many octets of the peer's start are there, which are left where they are; none where it has ended.
+    pub(super) fn look_at_start(&self, seen: &mut [u8; FRAME_MAX]) -> Result<usize, Errno> {
+        let mut looks = Receives::new();
+        let has_place = looks.own(seen);
+        debug_assert!(has_place);
+        match looks.peek(self.fd)? {
+            // The program's own end may be all that the socket tells of, where it receives no more. Whose octets have
+            // left as TCP waits for no Request.
+            0 if self.slot.state() != State::Late && self.slot.receives_no_more() => {
+                match stream::peer_has_ended(self.fd) {
+                    // Octets may have come with the peer's end, since the look.
+                    true => looks.peek(self.fd),
+                    false => Err(libc::EAGAIN),
+                }
+            }
+            count => Ok(count),
+        }
+    }
+
+    /// What a receive gets where the peer has not said whether it is Weft.
+    pub fn before_start(&self) -> Received {
+        match self.slot.state() {
+            State::Asked | State::Accepted | State::Answering if self.slot.receives_no_more() => {
+                Received::End
+            }
+            _ => Received::Nothing,
+        }
     }
 
     pub(super) fn skip_framing(

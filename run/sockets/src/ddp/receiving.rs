@@ -58,7 +58,7 @@ impl Connection<'_> {
     /// The connection is over, or memory of the program's cannot be written.
     pub fn receive(&self, room: &UserBuffers, from: usize) -> Result<Received, Errno> {
         if !self.is_open() {
-            return Ok(Received::Nothing);
+            return Ok(self.before_start());
         }
         let mut receiving = self.take_receiving()?;
         let received = self.receive_steps(&mut receiving, room, from);

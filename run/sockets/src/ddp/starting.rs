@@ -172,10 +172,7 @@ impl Connection<'_> {
         }
         let mut receiving = self.take_receiving()?;
         let mut seen = [0; FRAME_MAX];
-        let mut looks = Receives::new();
-        let has_place = looks.own(&mut seen);
-        debug_assert!(has_place);
-        let count = match looks.peek(self.fd) {
+        let count = match self.look_at_start(&mut seen) {
             Ok(count) => count,
             Err(libc::EAGAIN) => return self.nothing_came(is_sending),
             Err(errno) => return Err(self.failed(errno)),
@@ -399,7 +396,7 @@ impl Numbers {
 mod tests {
     use super::*;
     use crate::ddp::testing::pair;
-    use crate::ddp::{Received, Slot};
+    use crate::ddp::{Left, Received, Slot};
     use crate::discovering::Discovery;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
@@ -472,5 +469,50 @@ mod tests {
         assert_eq!(answers.settle(), Ok(Settled::Open));
         // Else it would take room that others may need.
         assert!(discovery.wait_left(fd).is_zero());
+    }
+
+    /// A program that shuts its receiving direction down before the Request has come, as Ganglia's gmond does, is no
+    /// client that has ended.
+    #[test]
+    fn who_receives_no_more_still_hears_a_request() {
+        weft_os::process::watch();
+        let (slots, sockets) = (Slot::make(2).unwrap(), pair());
+        slots.iter().for_each(Slot::restart_clock);
+        let [client, server] =
+            [0, 1].map(|at| Connection::new(&slots[at], sockets[at].as_raw_fd()));
+        server.answer().unwrap();
+        server.stop_receiving();
+        sockets[1].shutdown(std::net::Shutdown::Read).unwrap();
+        assert_eq!(server.settle_to_send(), Ok(Settled::Waits));
+        let mut octets = [7; 10];
+        let ended = server.receive(&OwnBuffer::from(&mut octets[..]), 0);
+        assert_eq!(
+            (ended, server.look()),
+            (Ok(Received::End), Ok(Received::End))
+        );
+        client.ask().unwrap();
+        ready(server.fd(), libc::POLLIN, 1000);
+        assert_eq!(server.settle_to_send(), Ok(Settled::Open));
+        assert_eq!(
+            server.wind_up(),
+            Left::Framing,
+            "the client's first FPDU may still come"
+        );
+        assert_eq!(client.settle(), Ok(Settled::Open));
+        while server.wind_up() != Left::Nothing {}
+    }
+
+    #[test]
+    fn the_end_of_a_client_is_told_to_who_receives_no_more() {
+        weft_os::process::watch();
+        let (slot, [client, server]) = (&Slot::make(1).unwrap()[0], pair());
+        slot.restart_clock();
+        let connection = Connection::new(slot, server.as_raw_fd());
+        connection.answer().unwrap();
+        connection.stop_receiving();
+        server.shutdown(std::net::Shutdown::Read).unwrap();
+        drop(client);
+        while connection.settle() == Ok(Settled::Waits) {}
+        assert_eq!(connection.settle(), Ok(Settled::Plain));
     }
 }

@@ -258,7 +258,10 @@ impl Streams {
                 looked => looked != Ok(Received::Nothing),
             },
             // A connect that was refused is told by a call that receives.
-            Ok(Settled::Waits | Settled::Late) => stream::state(fd) == Some(stream::State::Closed),
+            Ok(Settled::Waits | Settled::Late) => {
+                connection.before_start() == Received::End
+                    || stream::state(fd) == Some(stream::State::Closed)
+            }
             // The program's own mark is the kernel's from now on.
             Ok(Settled::Plain) => was_plain || connection.slot().low_water() == 1,
             Err(_) => true,
