@@ -67,6 +67,18 @@ pub enum Standing {
     Open,
 }
 
+/// The word that tables have for it.
+impl std::fmt::Display for Standing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Standing::Wins => "wins",
+            Standing::Level => "level",
+            Standing::Loses => "LOSES",
+            Standing::Open => "open",
+        })
+    }
+}
+
 /// Summary of one row.
 pub fn row(record: &RowRecord) -> RowSummary {
     let metric = record.metric;

@@ -7,8 +7,8 @@ use super::table::{Column, Table};
 use super::{heading, number, Format};
 use crate::metric::{Better, Metric};
 use crate::record::{CellRecord, RowRecord, Run};
-use crate::stats::{bootstrap, median, Interval};
-use crate::summary;
+use crate::stats::{bootstrap, median, widening, Interval};
+use crate::summary::{self, Standing};
 
 /// One cell in two runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,11 +29,16 @@ pub struct Change {
     pub interval: Option<Interval>,
     /// By how much two measurements of one stack differed on this row, in the run where they differed more.
     pub noise: Option<f64>,
+    /// Whether it is a cell that the others of its row are compared with.
+    pub is_reference: bool,
     /// What follows.
     pub verdict: Verdict,
+    /// How the cell stands to its row's reference in either run, where that differs and noise says it of neither.
+    pub turned: Option<[Standing; 2]>,
 }
 
-/// What became of a cell.
+/// What became of a cell. Of many cells some are beside 1 by chance: for a verdict the interval and the noise are
+/// widened as [`widening`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The whole interval is above 1, and the change above the noise.
@@ -42,7 +47,7 @@ pub enum Verdict {
     Worse,
     /// The interval has 1 in it.
     Same,
-    /// It has not, but two measurements of one stack differ as much.
+    /// It has not, but two measurements of one stack differ as much, or one of so many cells does.
     Noise,
     /// It is a reference, and better or worse than it was: the machine, or the program that the others are compared
     /// with, and not these.
@@ -71,7 +76,20 @@ pub fn between(first: &Run, second: &Run) -> Vec<Change> {
             }
         }
     }
+    let widening = widening_of(&changes);
+    for change in &mut changes {
+        change.verdict = match verdict(change, widening) {
+            Verdict::Better | Verdict::Worse if change.is_reference => Verdict::Machine,
+            verdict => verdict,
+        };
+    }
     changes
+}
+
+/// By how much more a cell has to differ, among so many that are compared.
+fn widening_of(changes: &[Change]) -> f64 {
+    let compared = changes.iter().filter(|change| change.interval.is_some());
+    widening(compared.count())
 }
 
 /// Nothing for a cell that neither run measured.
@@ -117,11 +135,24 @@ fn change(
         size,
         interval,
         noise,
-        verdict: match verdict(size, interval, noise) {
-            Verdict::Better | Verdict::Worse if is_reference => Verdict::Machine,
-            verdict => verdict,
-        },
+        is_reference,
+        verdict: Verdict::Open,
+        turned: turned([standing(before, earlier), standing(after, later)]),
     })
+}
+
+/// How it stands to the row's reference; nothing where that is no farther than the noise, or cannot be told.
+fn standing(row: &RowRecord, cell: &CellRecord) -> Option<Standing> {
+    let reference = summary::best(row, &row.reference, row.metric)?;
+    let ratio = summary::ratio(cell, reference, row.metric.key)?;
+    let standing = ratio.standing(row.metric.better);
+    let is_told = standing != Standing::Open && !ratio.is_within(summary::row(row).noise);
+    is_told.then_some(standing)
+}
+
+fn turned([before, after]: [Option<Standing>; 2]) -> Option<[Standing; 2]> {
+    let both = [before?, after?];
+    (both[0] != both[1]).then_some(both)
 }
 
 /// The ratios to the row's reference within repetitions; none for the reference itself and where there is none.
@@ -142,19 +173,23 @@ fn ratios(row: &RowRecord, cell: &CellRecord) -> Option<Vec<f64>> {
     (!ratios.is_empty()).then_some(ratios)
 }
 
-fn verdict(size: Option<f64>, interval: Option<Interval>, noise: Option<f64>) -> Verdict {
-    let Some(size) = size else {
+fn verdict(change: &Change, widening: f64) -> Verdict {
+    let Some(size) = change.size else {
         return Verdict::OneOnly;
     };
-    let Some(Interval { low, high }) = interval else {
+    let Some(Interval { low, high }) = change.interval else {
         return Verdict::Open;
     };
-    let within = noise.is_some_and(|noise| size.ln().abs() <= noise.ln_1p());
-    match (low > 1.0, high < 1.0) {
-        (false, false) => Verdict::Same,
-        _ if within => Verdict::Noise,
-        (true, _) => Verdict::Better,
-        (_, true) => Verdict::Worse,
+    let is_beside = |low: f64, high: f64| low > 1.0 || high < 1.0;
+    if !is_beside(low, high) {
+        return Verdict::Same;
+    }
+    let [low, high] = [low, high].map(|end| size * (end / size).powf(widening));
+    let noise = change.noise.map_or(0.0, |noise| noise.ln_1p() * widening);
+    match size.ln().abs() > noise && is_beside(low, high) {
+        false => Verdict::Noise,
+        true if size > 1.0 => Verdict::Better,
+        true => Verdict::Worse,
     }
 }
 
@@ -185,13 +220,18 @@ pub fn table(changes: &[Change], title: &str, format: Format) -> String {
             format!(
                 "{}{}",
                 words(c.verdict),
-                if c.by_ratio { "" } else { " (figure itself)" }
+                match c.turned {
+                    Some([before, after]) => format!(" ({before}, then {after})"),
+                    None if c.by_ratio => String::new(),
+                    None => " (figure itself)".to_owned(),
+                }
             ),
         ]);
     }
     let count = |verdict| changes.iter().filter(|c| c.verdict == verdict).count();
     let counts = format!(
-        "{} worse, {} better, {} the same, {} within the noise, {} references changed, {} open (too few repetitions), {} in one run alone",
+        "{} worse, {} better, {} the same, {} within the noise, {} references changed, {} open (too few repetitions), \
+         {} in one run alone; {} stand otherwise to their reference than before",
         count(Verdict::Worse),
         count(Verdict::Better),
         count(Verdict::Same),
@@ -199,10 +239,15 @@ pub fn table(changes: &[Change], title: &str, format: Format) -> String {
         count(Verdict::Machine),
         count(Verdict::Open),
         count(Verdict::OneOnly),
+        changes.iter().filter(|c| c.turned.is_some()).count(),
     );
-    let note = "change: after over before, turned so that above 1 it is better; of ratios to the row's reference, \
-                where there is one.";
-    heading(title, format) + &table.draw(format) + "\n" + note + "\n" + &counts + "\n"
+    let note = format!(
+        "change: after over before, turned so that above 1 it is better; of ratios to the row's reference, where there \
+         is one. Of so many cells some are beside 1 by chance: a verdict needs the interval and the noise {:.1} times \
+         as wide.",
+        widening_of(changes)
+    );
+    heading(title, format) + &table.draw(format) + "\n" + &note + "\n" + &counts + "\n"
 }
 
 fn words(verdict: Verdict) -> &'static str {
@@ -276,6 +321,20 @@ mod tests {
     }
 
     #[test]
+    fn what_won_and_loses_now_is_said() {
+        let (before, after) = (run(1.0, 0.1, 1.01), run(1.0, 1.0, 1.01));
+        let change = of_weft(&before, &after);
+        assert_eq!(change.turned, Some([Standing::Wins, Standing::Loses]));
+        assert_eq!(of_weft(&before, &before).turned, None);
+        let text = table(&between(&before, &after), "t", Format::Markdown);
+        assert!(
+            line(&text, &["weft crc=on"]).contains("WORSE (wins, then LOSES)"),
+            "{text}"
+        );
+        line(&text, &["1 stand otherwise"]);
+    }
+
+    #[test]
     fn what_did_not_change_is_the_same_and_what_is_below_the_noise_is_noise() {
         assert_eq!(
             of_weft(&run(1.0, 1.0, 1.0), &run(3.0, 1.0, 1.0)).verdict,
@@ -285,6 +344,25 @@ mod tests {
             of_weft(&run(1.0, 1.0, 1.0), &run(1.0, 1.1, 1.25)).verdict,
             Verdict::Noise
         );
+    }
+
+    #[test]
+    fn among_many_that_are_compared_one_has_to_differ_more() {
+        let changed = |rows: usize| {
+            let of = |weft: f64, again: f64| {
+                let other = run(1.0, 1.0, again);
+                let mut many = run(1.0, weft, again);
+                for number in 1..rows {
+                    let mut row = other.rows[0].clone();
+                    row.id = format!("row {number}");
+                    many.rows.push(row);
+                }
+                many
+            };
+            of_weft(&of(1.0, 1.08), &of(1.1, 1.0)).verdict
+        };
+        assert_eq!(changed(1), Verdict::Worse);
+        assert_eq!(changed(100), Verdict::Noise);
     }
 
     #[test]

@@ -268,15 +268,11 @@ fn standing(ratio: &Ratio, row: &RowSummary, cell: &CellSummary) -> String {
     if cell.again.is_some() {
         return "noise".to_owned();
     }
-    let word = match ratio.standing(row.metric.better) {
-        Standing::Wins => "wins",
-        Standing::Level => "level",
-        Standing::Loses => "LOSES",
-        Standing::Open => return "open".to_owned(),
-    };
+    let standing = ratio.standing(row.metric.better);
+    let word = standing.to_string();
     match ratio.is_within(row.noise) {
-        true => format!("{} within noise", word.to_lowercase()),
-        false => word.to_owned(),
+        true if standing != Standing::Open => format!("{} within noise", word.to_lowercase()),
+        _ => word,
     }
 }
 

@@ -1,7 +1,9 @@
-//! Medians and spreads. Few samples and noisy neighbours: order statistics only, no means, no
-//! normal distribution.
+//! Medians and spreads. Few samples and noisy neighbours: order statistics only, no means.
 
 pub mod bootstrap;
+mod many;
+
+pub use many::widening;
 
 /// From one figure to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
