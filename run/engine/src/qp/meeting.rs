@@ -97,6 +97,7 @@ impl Meetings {
 }
 
 impl Desk {
+    #[cold]
     fn open(engine: &Arc<Engine>) -> io::Result<Arc<Desk>> {
         let folder = engine.settings.same_host_dir.as_deref();
         let opened = Desk::listen(folder);

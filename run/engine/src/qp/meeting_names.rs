@@ -67,6 +67,7 @@ impl Drop for Listening {
 ///
 /// # Errors
 /// Nobody of this user does.
+#[cold]
 pub(super) fn connect(number: u64, folder: Option<&Path>) -> io::Result<LocalSocket> {
     let name = name_of(number);
     let by_file = folder.map(|folder| LocalSocket::connect_file(&folder.join(&name)));
