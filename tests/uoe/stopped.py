@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs that know nothing of Weft: one stops the other, asks it for a channel of one more socket, sends it what there
-is room for, and ends. What the other end says to that, once it goes on, meets nobody.
+"""Programs that know nothing of Weft: one stops the other, asks it for a channel of one more socket, sends it what
+there is room for, and ends. What the other one says to that, once it goes on, meets nobody.
 
     stopped.py receive          says "port N", and how many came, once none has come in twenty looks of 0.1 s
     stopped.py send PORT PID    says how many were sent, as it ends

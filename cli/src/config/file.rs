@@ -61,7 +61,7 @@ pub fn parse(file: &Path, text: &str) -> (Vec<Entry>, Vec<ConfigError>) {
                     setting,
                     // The library is found from the file, not from wherever the program is started.
                     text: match setting.kind {
-                        Kind::Folder(_) | Kind::LauncherFolder => beside(file, &text),
+                        Kind::LauncherFolder => beside(file, &text),
                         _ => text,
                     },
                     line,

@@ -36,14 +36,15 @@ pub(crate) fn is_of_this_user(socket: impl AsFd) -> bool {
 /// Users that have no number in this user namespace have all the same one here (`overflowuid`, user_namespaces(7)): a
 /// process that has that number itself cannot tell them from its own user.
 fn may_be_anybody(user: u32) -> bool {
+    let read = |file| std::fs::read_to_string(file).unwrap_or_default();
+    let anybody = read("/proc/sys/kernel/overflowuid");
+    anybody.trim().parse() == Ok(user) && !numbers_everybody(&read("/proc/self/uid_map"))
+}
+
+/// Whether a user namespace with this `uid_map` has a number for each user, as the first one has.
+fn numbers_everybody(uid_map: &str) -> bool {
     const ALL: [&str; 3] = ["0", "0", "4294967295"];
-    let read = std::fs::read_to_string;
-    let anybody = read("/proc/sys/kernel/overflowuid").ok();
-    if anybody.and_then(|number| number.trim().parse().ok()) != Some(user) {
-        return false;
-    }
-    let numbers = read("/proc/self/uid_map").unwrap_or_default();
-    !numbers.split_whitespace().eq(ALL)
+    uid_map.split_whitespace().eq(ALL)
 }
 
 #[cfg(test)]
@@ -61,10 +62,28 @@ mod tests {
     }
 
     #[test]
-    fn a_user_of_its_own_is_not_anybody() {
+    fn who_may_be_anybody_is_nobodys_own() {
+        let number = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap();
+        let anybody = number.trim().parse().unwrap();
+        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+        assert_eq!(may_be_anybody(anybody), !numbers_everybody(&map));
+        assert!(!may_be_anybody(anybody - 1));
         let own = rustix::process::geteuid().as_raw();
-        assert!(!may_be_anybody(own) || own == 65534);
-        assert!(is_of_this_user(&UnixStream::pair().unwrap().0) || own == 65534);
+        let is_own = is_of_this_user(&UnixStream::pair().unwrap().0);
+        assert_eq!(is_own, !may_be_anybody(own));
+    }
+
+    #[test]
+    fn the_first_user_namespace_numbers_everybody_and_a_part_is_not_all() {
+        assert!(numbers_everybody("         0          0 4294967295\n"));
+        for map in [
+            "",
+            "0 1000 1\n",
+            "0 100000 65536\n",
+            "0 0 65536\n65536 70000 10\n",
+        ] {
+            assert!(!numbers_everybody(map), "{map}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Many comparisons at once: some differ by chance.
 
-/// Of how many runs in which nothing changed one may say that something did.
+/// The part of the runs in which nothing changed that may say all the same that something did.
 const WRONG: f64 = 0.05;
 
 /// How many times as wide an interval of 95 % has to be for each of `comparisons`, so that in 95 % of all runs none of
@@ -10,8 +10,8 @@ pub fn widening(comparisons: usize) -> f64 {
     normal_quantile(WRONG / 2.0 / comparisons.max(1) as f64) / normal_quantile(WRONG / 2.0)
 }
 
-/// How many standard deviations above the mean the normal distribution has so much of itself beyond, for a `tail` of
-/// less than a half. To 0.0005 (Abramowitz and Stegun 26.2.23).
+/// The quantile of the standard normal distribution that leaves `tail` above it, for a tail of less than a half. To
+/// 0.0005 (Abramowitz and Stegun 26.2.23).
 fn normal_quantile(tail: f64) -> f64 {
     let t = (-2.0 * tail.ln()).sqrt();
     let above = 2.515_517 + t * (0.802_853 + t * 0.010_328);

@@ -103,7 +103,11 @@ impl Desk {
         let opened = Desk::listen(folder);
         let (listening, name) = match (opened, folder) {
             (Err(error), Some(folder)) => {
-                crate::warn!("same-host-dir: in {} no socket can be made ({error}): ends in other network namespaces stay on TCP", folder.display());
+                crate::warn!(
+                    "same-host-dir: in {} no socket can be made ({error}): ends in other network namespaces stay on \
+                     TCP",
+                    folder.display()
+                );
                 Desk::listen(None)?
             }
             (opened, _) => opened?,
