@@ -422,6 +422,17 @@ def a_sender_that_is_brief(bed, how):
 
 
 @case()
+def a_sender_that_ends_while_its_receiver_rests(bed):
+    """Its last datagrams, which came by a carrier that is closed by then, do not overtake plain ones before them."""
+    receiver = bed.start(True, *python("behind.py"), "receive")
+    sender = bed.start(True, *python("behind.py"), "send", bed.port(receiver))
+    sent, carried = bed.finish(sender)
+    came, _ = bed.finish(receiver)
+    expect((sent, came), said(came)["came"] == said(sent)["sent"] and said(came)["behind"] == 0)
+    expect(carried, carried[0] > 400)
+
+
+@case()
 def a_sender_that_ends_while_its_receiver_is_stopped(bed):
     """What the other end says afterwards resets the connection, and what had not arrived there would be lost."""
     receiver = bed.start("uoe require", *python("stopped.py"), "receive")

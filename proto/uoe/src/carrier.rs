@@ -239,7 +239,7 @@ impl Carrier {
 
     /// Datagrams on this channel of the peer's are not wanted, or not any more.
     pub fn refuse(&mut self, channel: u16, why: Why, now: Duration) {
-        if self.incoming.finish(channel) {
+        if self.incoming.finish(channel).is_some() {
             self.say(Control::Refuse { channel, why }, now);
             self.end_if_drained(now);
         }
@@ -391,8 +391,8 @@ impl Carrier {
         while let Some(channel) = self.outgoing.close_any() {
             self.events.push_back(Event::Lost { channel, why });
         }
-        while let Some(channel) = self.incoming.finish_any() {
-            self.events.push_back(Event::Finished { channel });
+        while let Some(finished) = self.incoming.finish_any() {
+            self.events.push_back(finished);
         }
         self.events.push_back(Event::Closed(why));
     }

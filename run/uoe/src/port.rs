@@ -162,7 +162,7 @@ impl Port {
         self.pending.store(0, Ordering::Relaxed);
         self.note_look(None);
         self.taken_at.store(0, Ordering::Relaxed);
-        self.set_kernel_turn(1);
+        self.kernel_turn.store(1, Ordering::Relaxed);
         self.set_rate(0);
         self.flags.set(if is_shared { SHARED } else { 0 });
     }

@@ -16,10 +16,8 @@ use crate::offload::{now, Offload};
 use crate::port::{Place, Port};
 use crate::suitable::is_connected;
 
-/// Of so many receives one looks at the kernel's queue first, so that plain peers are heard beside busy carriers. It
-/// takes some calls, as a bell stands before what else is there: where nothing else is, it is done less often.
-const KERNEL_TURN: u32 = 32;
-const KERNEL_TURN_MAX: u32 = 1024;
+/// The thread that waits for room in a socket's queue is told by one of so many receives where there is little.
+const TOLD_EVERY: u32 = 32;
 
 /// What is at the head of the kernel's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +65,7 @@ impl Offload {
         };
         if is_kernels_turn {
             let has_plain = self.has_plain(port, fd);
-            port.set_kernel_turn(match has_plain {
-                true => KERNEL_TURN,
-                false => (port.kernel_turn() * 2).min(KERNEL_TURN_MAX),
-            });
+            port.note_kernel_turn(has_plain);
             if has_plain {
                 port.note_look(stay.then_some(Place::Kernel));
                 return None;
@@ -307,7 +302,7 @@ impl Offload {
         let is_turn = port
             .turns
             .load(Ordering::Relaxed)
-            .is_multiple_of(KERNEL_TURN);
+            .is_multiple_of(TOLD_EVERY);
         let is_due = match rest {
             Rest::Nothing => true,
             Rest::Little => is_turn,

@@ -93,9 +93,9 @@ impl Carrier {
 
     fn handle_close(&mut self, channel: u16, why: Why, now: Duration) {
         // Where this end has refused it meanwhile, the peer knows already.
-        if self.incoming.finish(channel) {
+        if let Some(finished) = self.incoming.finish(channel) {
             self.say(Control::Refuse { channel, why }, now);
-            self.events.push_back(Event::Finished { channel });
+            self.events.push_back(finished);
             self.end_if_drained(now);
         }
     }

@@ -41,6 +41,8 @@ pub enum Event {
     Finished {
         /// The peer's channel.
         channel: u16,
+        /// What came on it last comes behind this mark, which was not taken yet.
+        mark: Option<u32>,
     },
     /// A channel that this end opened may be used.
     Opened {

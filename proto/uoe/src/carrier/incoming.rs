@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use super::channels::Channels;
+use super::event::Event;
 use super::{MARK_TIMEOUT, PROOF_TIMEOUT};
 use crate::end::End;
 use crate::fault::Fault;
@@ -197,20 +198,20 @@ impl Incoming {
         }
     }
 
-    /// Says whether there was one.
-    pub(super) fn finish(&mut self, number: u16) -> bool {
-        let Some(channel) = self.channels.take(number) else {
-            return false;
-        };
+    /// What the driver is told, if there was one.
+    pub(super) fn finish(&mut self, number: u16) -> Option<Event> {
+        let channel = self.channels.take(number)?;
         let is_waiting = channel.state != State::Open || channel.behind.is_some();
         self.waiting -= usize::from(is_waiting);
-        true
+        Some(Event::Finished {
+            channel: number,
+            mark: channel.behind.map(|(mark, _)| mark),
+        })
     }
 
-    pub(super) fn finish_any(&mut self) -> Option<u16> {
+    pub(super) fn finish_any(&mut self) -> Option<Event> {
         let number = self.channels.iter().next()?.0;
-        self.finish(number);
-        Some(number)
+        self.finish(number)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -259,7 +259,8 @@ fn without_a_proof_there_is_no_channel() {
     let [Event::Up, Event::Wanted { .. }, finished] = pair.of_b[..] else {
         panic!("{:?}", pair.of_b);
     };
-    assert_eq!(finished, Event::Finished { channel });
+    let mark = None;
+    assert_eq!(finished, Event::Finished { channel, mark });
     assert_eq!(pair.b.handle_datagram(channel, pair.now), Ok(None));
     assert_eq!(100 - pair.lost, 4, "four tries");
 }
@@ -475,9 +476,10 @@ fn a_carrier_that_is_not_used_ends() {
         pair.of_a,
         [Event::Lost { channel: 1, why }, Event::Closed(why)]
     );
+    let (channel, mark) = (1, None);
     assert_eq!(
         pair.of_b,
-        [Event::Finished { channel: 1 }, Event::Closed(why)]
+        [Event::Finished { channel, mark }, Event::Closed(why)]
     );
     assert_eq!((pair.a.deadline(), pair.b.deadline()), (None, None));
 }
@@ -588,6 +590,25 @@ fn who_says_again_that_datagrams_wait_makes_them_wait_no_longer() {
     }
     assert_eq!(pair.now, begun + MARK_TIMEOUT);
     assert!(!pair.b.is_behind(1, pair.now), "no mark came");
+}
+
+#[test]
+fn a_channel_that_is_over_tells_of_the_mark_that_its_last_datagrams_wait_for() {
+    for (is_taken, is_gone) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut pair = Pair::opened();
+        let proof = pair.a.behind(1, 7, pair.now).unwrap();
+        pair.settle();
+        if is_taken {
+            assert!(pair.b.handle_proof(proof, TARGET, SOURCE, pair.now));
+        }
+        match is_gone {
+            true => pair.b.handle_gone(),
+            false => pair.a.close(1, Why::Ends, pair.now),
+        }
+        pair.settle();
+        let (channel, mark) = (1, (!is_taken).then_some(7));
+        assert_eq!(pair.of_b[0], Event::Finished { channel, mark });
+    }
 }
 
 #[test]

@@ -72,7 +72,9 @@ impl Carrier {
         while let Some(channel) = self.incoming.poll_late(now) {
             self.refuse(channel, Why::NoProof, now);
             // The driver has not said so itself, and keeps something for each.
-            self.events.push_back(super::Event::Finished { channel });
+            let mark = None;
+            self.events
+                .push_back(super::Event::Finished { channel, mark });
         }
         self.incoming.forget_marks(now);
     }

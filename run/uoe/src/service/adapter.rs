@@ -12,9 +12,10 @@ use weft_os::descriptors::Watched;
 use weft_os::guarded::Guarded;
 use weft_settings::DiscoveryPort;
 
+use super::listening::BACKLOG;
 use super::side::{Phase, Side};
 use super::wire::Wire;
-use super::{Service, BACKLOG};
+use super::Service;
 use crate::offload::{now, Offload};
 
 /// An adapter that is this process's.

@@ -46,6 +46,7 @@ impl Service {
 
     /// Channels of others to a socket are refused from now on: what it may receive is to be seen anew.
     pub(crate) fn refuse_to(&mut self, port: Held) {
+        self.lose_ended(port);
         let now = now();
         for side in &mut self.sides {
             let peer = side.peer_channels.iter();

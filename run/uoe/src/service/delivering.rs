@@ -1,6 +1,5 @@
 //! Datagrams from a carrier into the queues of sockets.
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -23,9 +22,9 @@ const READS_MAX: usize = 4;
 /// Datagrams that are put into one socket's queue before its lock is given back.
 const RUN_MAX: u32 = 32;
 /// How long what came on a channel may wait for plain datagrams that the program does not take.
-const BEHIND_WITHIN: Duration = Duration::from_millis(500);
+pub(super) const BEHIND_WITHIN: Duration = Duration::from_secs(1);
 /// Octets of a carrier that wait behind marks at most: 20 ms of 1.6 Gb/s, and of more the rest is lost.
-const BEHIND_MAX: usize = 4 << 20;
+pub(super) const BEHIND_MAX: usize = 4 << 20;
 /// What is counted for each datagram that waits there, beside its octets: empty ones take memory too.
 const BEHIND_EACH: usize = 64;
 
@@ -117,20 +116,17 @@ impl Service {
         }
     }
 
-    /// A channel is over, and what waited `behind` a mark waits no longer.
-    pub(super) fn deliver_rest(
-        &mut self,
-        at: usize,
-        number: u16,
-        channel: &PeerChannel,
-        behind: VecDeque<Vec<u8>>,
-    ) {
+    /// A channel is over, and what came on it last waits for nothing any more. `by`: its carrier's generation, and its
+    /// number.
+    pub(super) fn deliver_rest(&mut self, by: (u32, u16), channel: &PeerChannel) {
         let mut delivering = Delivering::new(&self.offload.counts, now());
-        for octets in behind {
-            delivering.put_in(channel, number, false, &octets);
+        for octets in &channel.behind {
+            delivering.put_in(channel, by.1, false, octets);
         }
         let rings = delivering.finish();
-        self.ring_for(at, rings);
+        for (port, _) in rings {
+            self.ring(port, by);
+        }
     }
 
     fn deliver_read(&mut self, at: usize, now: Duration) {
@@ -282,6 +278,7 @@ impl Delivering<'_> {
             if channel.behind.is_empty() || carrier.is_behind(*number, self.now) {
                 continue;
             }
+
             while let Some(octets) = channel.behind.front() {
                 if self.put_in(channel, *number, *is_for_one, octets) == Delivered::HeldUp {
                     break;
@@ -352,6 +349,7 @@ mod tests {
     use crate::service::greeting::{greeting, Use};
     use crate::service::wire::Wire;
     use crate::Port;
+    use std::collections::VecDeque;
     use std::sync::atomic::Ordering;
     use weft_os::dgram::NAME_LEN;
     use weft_os::net::{TcpListener, TcpStream};

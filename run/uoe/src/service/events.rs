@@ -9,7 +9,6 @@ use weft_uoe::control::Why;
 use weft_uoe::{End, Fault};
 
 use super::channels::Barrier;
-use super::closing::leave_source;
 use super::side::{Phase, Side};
 use super::Service;
 use crate::counts::count;
@@ -35,6 +34,8 @@ impl Service {
                 Phase::Closing(_) if is_ready => self.sides[at].drop_all(),
                 _ => {}
             }
+            // What waits on a channel that is over, as its state machine knows by now, goes on waiting elsewhere.
+            self.handle_events(at, now);
             self.deliver_held(at, now);
             self.finish_turn(at, now);
         }
@@ -197,7 +198,7 @@ impl Service {
                 Event::Incoming {
                     channel, source, ..
                 } => self.handle_incoming(at, channel, source),
-                Event::Finished { channel } => self.handle_finished(at, channel),
+                Event::Finished { channel, mark } => self.handle_finished(at, channel, mark),
                 Event::Opened { channel } => self.handle_opened(at, channel),
                 Event::Lost { channel, why } => self.handle_lost(at, channel, why),
                 Event::Barrier { channel, number } => {
@@ -251,15 +252,13 @@ impl Service {
         }
     }
 
-    fn handle_finished(&mut self, at: usize, channel: u16) {
+    fn handle_finished(&mut self, at: usize, channel: u16, mark: Option<u32>) {
         // Its number may be another channel's before a socket could have it.
         let generation = self.sides[at].generation();
         self.admitting.retain(|one| !one.is(generation, channel));
-        if let Some(mut over) = self.sides[at].remove_peer_channel(channel) {
+        if let Some(over) = self.sides[at].remove_peer_channel(channel) {
             self.retire(over.nonce);
-            let behind = std::mem::take(&mut over.behind);
-            self.deliver_rest(at, channel, &over, behind);
-            leave_source(&over);
+            self.end_channel((generation, channel), over, mark);
         }
     }
 

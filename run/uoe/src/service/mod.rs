@@ -13,7 +13,9 @@
 //! | `channels` | the channels of a carrier |
 //! | `rates` | carriers that send at a rate of one socket's |
 //! | `closing` | the end of sockets, of channels to them, and of carriers |
+//! | `ended` | channels that are over, and whose last datagrams wait for plain ones |
 //! | `leaving` | sockets that their programs have closed before all was sent |
+//! | `listening` | where others connect to |
 //! | `events` | what a carrier's state machine says is to be done |
 //! | `names` | sockets that other processes may have, too |
 //! | `opening` | channels that sockets here want |
@@ -33,9 +35,11 @@ mod bells;
 mod channels;
 mod closing;
 mod delivering;
+mod ended;
 mod events;
 mod greeting;
 mod leaving;
+mod listening;
 mod names;
 mod opening;
 mod proofs;
@@ -56,38 +60,27 @@ use weft_os::guarded::Guarded;
 use weft_os::net::TcpListener;
 use weft_os::poll::{wait_ready, Interest, WAITED_FOR_MAX};
 use weft_os::random_u64;
-use weft_settings::DiscoveryPort;
 use weft_uoe::control::Why;
 use weft_uoe::greeting::{Instance, Nonce};
 
 use crate::mail::Mail;
-use crate::offload::{now, Offload, CARRIERS_MAX};
+use crate::offload::{now, Offload};
 use adapter::Adapter;
 use admitting::Admitting;
 use asking::Asked;
 use bells::Bells;
-use greeting::{greeting, Use};
+use ended::Ended;
 use names::Name;
 pub(crate) use rates::full_timeout;
 use refused::Refused;
 use requiring::Requiring;
 use showing::Showing;
 use side::Side;
-use wire::Wire;
 
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 64;
-/// Connections that were accepted and have not greeted, at most.
-const SILENT_MAX: usize = 32;
-/// Connections that were accepted and on which no channel was proven, at most.
-const STRANGE_MAX: usize = 64;
 /// How long what waits for a carrier, or for room on one, may take to leave when the process ends.
 const LEAVES_WITHIN: Duration = Duration::from_millis(60);
 /// How soon the thread looks again while something is to come that wakes nobody.
 const TICK: Duration = Duration::from_millis(1);
-/// How long nothing is accepted after there was no descriptor or no memory for it: who waits stays, and would wake the
-/// thread again at once.
-const DEAF_FOR: Duration = Duration::from_millis(100);
 /// How long random bits of a channel that is over are known: datagrams with them may be under way.
 const NONCES_KEPT: Duration = Duration::from_secs(5);
 
@@ -122,6 +115,7 @@ pub(crate) struct Service {
     pub(crate) sides: Vec<Side>,
     pub(crate) admitting: Vec<Admitting>,
     pub(crate) bells: Bells,
+    ended: Ended,
     /// Sockets of which this process alone has channels.
     names: Vec<Name>,
     /// Sockets whose programs wait for room to send.
@@ -152,6 +146,7 @@ impl Service {
             sides: Vec::new(),
             admitting: Vec::new(),
             bells: Bells::default(),
+            ended: Ended::default(),
             names: Vec::new(),
             requiring: Vec::new(),
             required_at: None,
@@ -168,20 +163,6 @@ impl Service {
         service.open_adapter();
         service.listen_if_asked();
         service
-    }
-
-    /// Who only sends takes nobody's carriers, and leaves the agreed port to those who do.
-    fn listen_if_asked(&mut self) {
-        let is_serving = self.offload.is_serving.load(Ordering::Acquire);
-        if self.listener.is_none() && is_serving {
-            self.listen_again();
-        } else if self.listener.is_some() && !is_serving {
-            self.listener = None;
-            if let Some(adapter) = &mut self.adapter {
-                adapter.stop_listening();
-            }
-            self.offload.set_takes(0, self.instance.0, None);
-        }
     }
 
     /// Sleeps until there is something to do, and does it.
@@ -203,6 +184,7 @@ impl Service {
         self.tell_of_room();
         self.end_left();
         self.run_sides(&ready.sides);
+        self.deliver_ended();
         self.send_by_adapter();
         self.end_sides();
         self.forget_retired();
@@ -270,7 +252,8 @@ impl Service {
 
     /// When something is to be done that wakes nobody.
     fn deadline(&self) -> Option<Duration> {
-        let needs_tick = !self.admitting.is_empty() || self.sides.iter().any(Side::needs_tick);
+        let waits = !self.admitting.is_empty() || !self.ended.is_empty();
+        let needs_tick = waits || self.sides.iter().any(Side::needs_tick);
         let tick = needs_tick.then(|| now() + TICK);
         let sides = self.sides.iter().filter_map(Side::deadline);
         let asked = self.asked.iter().map(Asked::deadline);
@@ -299,57 +282,6 @@ impl Service {
             }
         }
         self.mail = mail;
-    }
-
-    fn accept(&mut self, is_ready: bool) {
-        if !is_ready {
-            return;
-        }
-        for _ in 0..BACKLOG {
-            let Some(listener) = self.listener.as_mut().and_then(Guarded::get) else {
-                return self.listen_again();
-            };
-            match listener.accept_apart() {
-                Ok(Some(stream)) => self.take_in(Wire::of_kernel(stream)),
-                Ok(None) => return,
-                Err(_) => {
-                    self.deaf_until = Some(now() + DEAF_FOR);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// A connection was made to this process.
-    fn take_in(&mut self, wire: Wire) {
-        // Who connects and says nothing holds a place for a second, who proves nothing for five; whoever comes to more
-        // is closed at once.
-        let strange = self.sides.iter().filter(|side| side.is_strange());
-        let silent = strange.clone().filter(|side| side.link.is_none()).count();
-        let has_place = silent < SILENT_MAX && strange.count() < STRANGE_MAX;
-        if has_place && self.sides.len() < CARRIERS_MAX {
-            let over_adapter = wire.is_adapters();
-            let use_of = Use {
-                bound: None,
-                without_udp: self.offload.rules.any_without_udp() && !over_adapter,
-                over_adapter,
-                forgives: self.offload.rules.any_forgives(),
-                is_rated: false,
-            };
-            let own = greeting(self.instance, None, use_of);
-            self.sides.extend(Side::accepted(wire, own, now()));
-        }
-    }
-
-    /// Has a listener; where the program has closed its number, another one takes its place.
-    fn listen_again(&mut self) {
-        self.listener = None;
-        if let Some((listener, port)) = listen(self.offload.settings.discovery_port) {
-            self.listener = Some(Guarded::new(listener));
-            let adapter = self.adapter.as_mut();
-            let adapter = adapter.and_then(|one| one.listen(self.offload.settings.discovery_port));
-            self.offload.set_takes(port, self.instance.0, adapter);
-        }
     }
 
     /// Random bits are known a little longer.
@@ -384,17 +316,4 @@ impl Service {
 struct Ready {
     listener: bool,
     sides: Vec<bool>,
-}
-
-/// Listens at the agreed number if that is free, and else at one of the kernel's choice.
-fn listen(port: DiscoveryPort) -> Option<(TcpListener, u16)> {
-    let agreed = match port {
-        DiscoveryPort::Agreed(agreed) => agreed,
-        // Nobody can ask: whoever is asked for is named by the port that is asked at.
-        DiscoveryPort::Same => return None,
-    };
-    let listener = TcpListener::apart(agreed, BACKLOG).or_else(|_| TcpListener::apart(0, BACKLOG));
-    let listener = listener.ok()?;
-    let port = listener.local_addr().ok()?.port();
-    Some((listener, port))
 }

@@ -50,6 +50,7 @@ impl Service {
                 return;
             }
         }
+        self.ended.handle_mark(port, proof, from);
     }
 
     /// A socket whose program does not receive: the proof that a channel waits for is looked for.
