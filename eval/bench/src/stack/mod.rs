@@ -14,6 +14,7 @@ mod native;
 mod perftest;
 mod pick_and_post;
 mod probe;
+mod ranks;
 mod raw_tcp;
 mod raw_udp;
 mod site;
@@ -131,6 +132,12 @@ pub trait Stack {
     /// on the last: `words` are its arguments. None where the stack is not one of those.
     fn ranks(&self, words: &[String], site: &Site) -> Option<Invocation> {
         let _ = (words, site);
+        None
+    }
+
+    /// What processes of MPI run under whose messages go by Weft's device, and the stack of the sockets beside them.
+    /// None where the stack says nothing of MPI's messages.
+    fn under_ranks(&self) -> Option<(&Weft, &dyn Stack)> {
         None
     }
 
@@ -283,7 +290,8 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
         stacks.push(Box::new(datagrams::Datagrams::new(programs, under)));
     }
     let mpi = |same_host| mpi::Mpi::new(programs, mpi::Over::Weft { same_host });
-    let others: [Box<dyn Stack>; 6] = [
+    let others: [Box<dyn Stack>; 7] = [
+        Box::new(ranks::Ranks::new(programs)),
         Box::new(weft(Variant::Ud)),
         Box::new(hooked::Hooked::new(programs)),
         Box::new(ucx(ucx::Api::Tag)),
@@ -391,7 +399,8 @@ pub(crate) mod tests {
         }
     }
 
-    fn programs() -> Programs {
+    /// Programs that nothing runs.
+    pub(crate) fn programs() -> Programs {
         Programs {
             bench: ("weft".into(), vec!["bench".into()]),
             weft: Weft::new("weft"),

@@ -21,7 +21,7 @@ use crate::metric::{Metric, GOODPUT};
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::stack::compiled::{Source, MPICC};
-use crate::stack::{need, Site, Stack, PLAIN_CLIENT, TCP};
+use crate::stack::{need, Site, Stack, Weft, PLAIN_CLIENT, TCP};
 
 const SOURCE: Source = Source {
     name: "mpi_tile",
@@ -63,6 +63,9 @@ const HOSTS: &str = "MPI_TILE_HOSTS";
 const TRIAL: &str = r#"exec 3<>/dev/fuse && exec mount -i -t fuse -o \
 fd=3,rootmode=40000,user_id=0,group_id=0 trial "$1""#;
 
+/// That the processes read and write together, as the program has it.
+const COLLECTIVE: &str = "--collective";
+
 /// How long the processes of MPI may take to start, to find each other and to end.
 const MPI_START: Duration = Duration::from_secs(30);
 
@@ -74,6 +77,8 @@ pub(super) struct MpiTile {
     what: &'static str,
     /// What the processes do, in their words.
     words: &'static [&'static str],
+    /// Whether they exchange what they write and read, and not just meet.
+    exchanges: bool,
     made: Rc<Made>,
 }
 
@@ -84,10 +89,11 @@ struct Made(OnceCell<std::result::Result<TempDir, String>>);
 /// Every row.
 pub(super) fn all() -> [MpiTile; 4] {
     let made = Rc::<Made>::default();
-    let row = |name, what, words| MpiTile {
+    let row = |name, what, words: &'static [&str]| MpiTile {
         name,
         what,
         words,
+        exchanges: words.contains(&COLLECTIVE),
         made: made.clone(),
     };
     [
@@ -104,12 +110,12 @@ pub(super) fn all() -> [MpiTile; 4] {
         row(
             "mpi-tile-write-all",
             "four processes write a tile each through MPI-IO to a mount, collectively",
-            &["--write", "--collective"],
+            &["--write", COLLECTIVE],
         ),
         row(
             "mpi-tile-read-all",
             "four processes read a tile each through MPI-IO from a mount, collectively",
-            &["--collective"],
+            &[COLLECTIVE],
         ),
     ]
 }
@@ -184,7 +190,9 @@ impl Workload for MpiTile {
     }
 
     fn serves(&self, stack: &dyn Stack, path: PathKind) -> bool {
-        path == PathKind::Cluster && carries(stack) && stack.name() != PLAIN_CLIENT
+        let is_of_sockets = carries(stack) && stack.name() != PLAIN_CLIENT;
+        let is_of_mpi = self.exchanges && stack.under_ranks().is_some();
+        path == PathKind::Cluster && (is_of_sockets || is_of_mpi)
     }
 
     fn ready(&self) -> Result<()> {
@@ -198,6 +206,10 @@ impl Workload for MpiTile {
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
         // Of one name at all hosts, each of which has a mount of its own there.
         let at = self.made.file(&format!("files-{}", site.port));
+        let (weft, stack) = match stack.under_ranks() {
+            Some((weft, sockets)) => (Some(weft), sockets),
+            None => (None, stack),
+        };
         let mut roles = store(stack, site);
         for (number, host) in (1..).zip(CLIENTS) {
             let words = [format!("--at={}", at.display())];
@@ -218,7 +230,7 @@ impl Workload for MpiTile {
             name: MPIEXEC.to_owned(),
             host: CLIENTS[0],
             seat: Seat::Client,
-            program: self.mpiexec(site, &at),
+            program: self.mpiexec(site, &at, weft),
             ready: Ready::AtOnce,
             measures: true,
             told_to_end: false,
@@ -241,22 +253,32 @@ impl Workload for MpiTile {
 
 impl MpiTile {
     /// The command that starts a process on each of the clients' hosts. What they say to each other goes by the
-    /// network, on the kernel's TCP whatever the stack.
-    fn mpiexec(&self, site: &Site, at: &Path) -> Invocation {
+    /// network: by the device of `weft`, or on the kernel's TCP where there is none.
+    fn mpiexec(&self, site: &Site, at: &Path, weft: Option<&Weft>) -> Invocation {
         let (mut addresses, mut holders) = (Vec::new(), Vec::new());
         for host in CLIENTS.map(|host| site.place.host(host)) {
             addresses.push(host.address.to_string());
             let holder = host.side.namespace.map_or(0, |namespace| namespace.holder);
             holders.push(format!("{}={holder}", host.address));
         }
-        let interface = &site.place.host(CLIENTS[0]).side.interface;
+        let interface = site.place.host(CLIENTS[0]).side.interface.as_str();
+        let (transports, device) = match weft {
+            Some(_) => ("rc,self", "weft0:1"),
+            None => ("tcp,self", interface),
+        };
+        let under = weft.map(|weft| weft.run(&[]));
+        let under = under.into_iter().flat_map(|run| {
+            let program = std::iter::once(run.program.into_os_string());
+            program.chain(run.args).collect::<Vec<_>>()
+        });
         let count = CLIENTS.len().to_string();
         let picture = PICTURE.map(|(name, value)| format!("--{name}={value}"));
         Invocation::new(MPIEXEC_MPICH, ["-launcher", "rsh", "-launcher-exec"])
             .args([self.made.file("launcher")])
             .args(["-hosts", &addresses.join(",")])
-            .args(["-n", &count, "-genv", "UCX_TLS", "tcp,self"])
-            .args(["-genv", "UCX_NET_DEVICES", interface])
+            .args(["-n", &count, "-genv", "UCX_TLS", transports])
+            .args(["-genv", "UCX_NET_DEVICES", device])
+            .args(under)
             .args([SOURCE.program(self.made.folder().unwrap_or(Path::new("")))])
             .args([format!("--file=ufs:{}", at.join("picture").display())])
             .args(picture)
@@ -270,7 +292,7 @@ impl MpiTile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack::tests::raw_tcp;
+    use crate::stack::tests::{programs, raw_tcp};
 
     fn parsed(printed: &str) -> Result<Metrics> {
         let row = &all()[0];
@@ -286,6 +308,21 @@ mod tests {
             (0.94723, 52.0)
         );
         assert_eq!(metrics["p99_us"], 110_290.4);
+    }
+
+    #[test]
+    fn messages_of_mpi_go_by_the_device_where_there_are_some() {
+        let stacks = crate::stack::all(&programs());
+        let stack = |name: &str| {
+            let mut all = stacks.iter();
+            all.find(|stack| stack.name() == name).unwrap().as_ref()
+        };
+        let rows = all();
+        let serve = |name, path| rows.each_ref().map(|row| row.serves(stack(name), path));
+        let cluster = PathKind::Cluster;
+        assert_eq!(serve("tcp", cluster), [true; 4]);
+        assert_eq!(serve("tcp, mpi weft", cluster), [false, false, true, true]);
+        assert_eq!(serve("tcp, mpi weft", PathKind::Veth), [false; 4]);
     }
 
     #[test]
