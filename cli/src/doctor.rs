@@ -2,6 +2,7 @@
 
 mod binary;
 mod machine;
+mod same_host;
 mod sockets;
 
 use std::fmt::Write as _;
@@ -134,7 +135,9 @@ fn examine(args: &DoctorArgs) -> Report {
     }
     findings.extend(setup.as_ref().and_then(adapter));
     let settings = setup.as_ref().map(|setup| setup.config.settings());
-    findings.extend(machine::examine(&settings.unwrap_or_default()));
+    let settings = settings.unwrap_or_default();
+    findings.extend(machine::examine(&settings));
+    findings.extend(same_host::examine(&settings));
     let program = name.map(|name| name.to_string_lossy().into_owned());
     let verdict = verdict(&findings, program.as_deref(), setup.as_ref());
     Report {

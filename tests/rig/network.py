@@ -17,13 +17,32 @@ def ip(*words):
         raise OSError(f"ip {' '.join(map(str, words))}: {done.stderr.strip()}")
 
 
-def enter(inside):
-    """Runs this program again in namespaces of its own, with the argument `inside`; why not, if that is not allowed."""
-    words = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--"]
-    tried = subprocess.run([*words, "true"], capture_output=True, text=True)
-    if tried.returncode:
-        return f"no namespaces to be had: {tried.stderr.strip()}"
-    os.execvp(words[0], [*words, sys.executable, *sys.argv, inside])
+def enter(inside, users=()):
+    """Runs this program again in namespaces of its own, with the argument `inside`; why not, if that is not allowed.
+
+    In a user namespace of its own it is root, and there is nobody else; who may act as all of `users` gets none."""
+    apart = ["--net", "--mount", "--"]
+    ways = [["unshare", "--user", "--map-root-user", *apart]]
+    if users and all(may_act_as(user) for user in users):
+        ways.insert(0, ["unshare", *apart])
+    for words in ways:
+        tried = subprocess.run([*words, "true"], capture_output=True, text=True)
+        if not tried.returncode:
+            os.execvp(words[0], [*words, sys.executable, *sys.argv, inside])
+    return f"no namespaces to be had: {tried.stderr.strip()}"
+
+
+def acting_as(user):
+    """What stands before the words of a command that is to be another user's, by number."""
+    return "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--"
+
+
+def may_act_as(user, command=("true",)):
+    """Whether this user may run that command as another one, who can run it."""
+    try:
+        return subprocess.run([*acting_as(user), *map(str, command)], check=False, capture_output=True).returncode == 0
+    except OSError:
+        return False
 
 
 class Namespace:

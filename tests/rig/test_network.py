@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Networks of our own: made, joined, used and gone; and ports that nobody has."""
 
+import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -8,7 +10,7 @@ import unittest
 from unittest import mock
 
 import network
-from network import Namespaces, free_ports, ip, is_free, may_have_namespaces
+from network import Namespaces, acting_as, free_ports, ip, is_free, may_act_as, may_have_namespaces
 
 SERVE = "import socket; s = socket.create_server(('10.88.0.1', 7000)); print(flush=True); s.accept()[0].sendall(b'x')"
 FETCH = "import socket; print(socket.create_connection(('10.88.0.1', 7000), 30).recv(1))"
@@ -43,6 +45,26 @@ class Joined(unittest.TestCase):
     @staticmethod
     def names():
         return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+
+
+class Users(unittest.TestCase):
+    ANOTHER = 60001
+
+    @unittest.skipUnless(os.geteuid() == 0 and may_act_as(ANOTHER), "to act as another user needs root")
+    def test_a_command_is_the_other_users(self):
+        done = subprocess.run([*acting_as(self.ANOTHER), "id", "-u"], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, f"{self.ANOTHER}\n")
+        self.assertFalse(may_act_as(self.ANOTHER, ("false",)))
+        self.assertFalse(may_act_as(self.ANOTHER, ("cat", "/proc/1/mem")))
+
+    @unittest.skipUnless(shutil.which("unshare"), "there is no unshare")
+    def test_nobody_acts_as_a_user_whom_the_namespace_does_not_number(self):
+        look = f"import network; print(network.may_act_as({self.ANOTHER}))"
+        inside = ["unshare", "--user", "--map-root-user", "--", sys.executable, "-c", look]
+        done = subprocess.run(inside, capture_output=True, text=True, cwd=os.path.dirname(network.__file__))
+        if done.returncode:
+            self.skipTest(done.stderr.strip())
+        self.assertEqual(done.stdout, "False\n")
 
 
 class Ports(unittest.TestCase):

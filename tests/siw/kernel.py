@@ -5,12 +5,14 @@ package against the headers of the same version: once as it is (`stock`), and on
 module parameters (`tuned`), which changes nothing else.
 """
 
+import contextlib
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 META = "linux-image-amd64"  # names the current kernel image
@@ -61,31 +63,101 @@ def pipe(*commands):
         raise Unavailable(f"{commands[0][0]}: could not unpack {commands[0][-1]}")
 
 
-def packages():
-    """The kernel's packages with their versions, by what they are for."""
-    image = re.search(r"Depends: (linux-image-\d\S+)", run("apt-cache", "depends", META))
-    if not image:
-        raise Unavailable(f"{META} names no kernel (run apt-get update)")
-    release = image[1].removeprefix("linux-image-")
+@dataclass(frozen=True)
+class Choice:
+    """A kernel that an index of the archive has whole."""
+
+    release: str  # as `uname -r` says it
+    version: str  # of the image; that of `kbuild` may be later
+    packages: dict  # what they are for: NAME=VERSION
+
+
+def choices(*options):
+    """The kernels that the index has whole, newest first. It is the machine's own, unless options of apt name another.
+
+    Debian puts out the signed image later than what else there is of a version, and keeps of `kbuild`, whose name stays
+    the same from version to version, the newest alone: the newest of all mostly do not go together.
+    """
+    try:
+        shown = run("apt-cache", *options, "show", META)
+    except Unavailable:
+        return []
+    images = re.findall(r"^Depends: .*?\b(linux-image-\d\S+) \(= (\S+)\)", shown, re.MULTILINE)
+    return [choice for image, version in images if (choice := whole(image, version, *options))]
+
+
+def whole(image, version, *options):
+    """The choice of this image; None where the index lacks something that goes with it."""
+    release = image.removeprefix("linux-image-")
+    headers = f"linux-headers-{release}"
+    try:
+        shown = run("apt-cache", *options, "show", f"{headers}={version}")
+    except Unavailable:
+        return None
+    common = re.search(r"^Depends: .*?\b(linux-headers-\S+-common)", shown, re.MULTILINE)
+    kbuild = re.search(r"^Depends: .*?\b(linux-kbuild-\S+)", shown, re.MULTILINE)
+    if not common or not kbuild:
+        return None
     series = re.match(r"\d+\.\d+", release)[0]
-    names = {
-        "image": image[1],
-        "headers": f"linux-headers-{release}",
-        "common": f"linux-headers-{release.removesuffix('-amd64')}-common",
-        "kbuild": f"linux-kbuild-{series}",
-        "source": f"linux-source-{series}",
-    }
-    version = re.search(r"Candidate: (\S+)", run("apt-cache", "policy", image[1]))
-    if not version:
-        raise Unavailable(f"{image[1]} has no candidate")
-    return release, {role: f"{name}={version[1]}" for role, name in names.items()}
+    names = {"image": image, "headers": headers, "common": common[1], "source": f"linux-source-{series}"}
+    there = offered(*names.values(), kbuild[1], *options)
+    # The headers ask for a `kbuild` of their version or a later one.
+    fitting = [one for one in there.get(kbuild[1], []) if is_at_least(one, version)]
+    if not fitting or any(version not in there.get(name, []) for name in names.values()):
+        return None
+    packages = {role: f"{name}={version}" for role, name in names.items()}
+    return Choice(release, version, packages | {"kbuild": f"{kbuild[1]}={fitting[-1]}"})
+
+
+def offered(*words):
+    """The versions of these packages that can be downloaded, newest first, by the package's name."""
+    versions = {}
+    for line in run("apt-cache", "madison", *words).splitlines():
+        name, version, source = (word.strip() for word in line.split("|", 2))
+        if source.endswith(" Packages") and version not in versions.setdefault(name, []):
+            versions[name].append(version)
+    return versions
+
+
+def is_at_least(version, least):
+    """Whether a version of a package is this one or a later one."""
+    return subprocess.run(["dpkg", "--compare-versions", version, "ge", least], check=False).returncode == 0
+
+
+def fetch(work):
+    """Downloads the packages of the newest kernel that is there whole. An index is as old as its last update, and the
+    archive drops what it lists: where nothing of the machine's own can be had, one is made for this time alone."""
+    missing = None
+    for options in (), own_index(work):
+        if options:
+            # Another source of packages may be out of reach; what counts is what the index has then.
+            with contextlib.suppress(Unavailable):
+                run("apt-get", *options, "update", "-q")
+        for choice in choices(*options):
+            try:
+                run("apt-get", *options, "download", "-q", *choice.packages.values(), cwd=work)
+                return choice
+            except Unavailable as reason:
+                missing = missing or reason
+    raise missing or Unavailable(f"the archive has no {META} with all that belongs to it")
+
+
+def own_index(work):
+    """Options of apt by which it has its index in this folder, for which nobody has to be root."""
+    for folder in "lists/partial", "cache/archives/partial":
+        (work / folder).mkdir(parents=True)
+    return "-o", f"Dir::State::lists={work / 'lists'}", "-o", f"Dir::Cache={work / 'cache'}"
 
 
 class Kernel:
-    """A built kernel in the cache: `vmlinuz`, `modules/`, `siw-stock.ko`, `siw-tuned.ko`."""
+    """A built kernel in the cache: `vmlinuz`, `modules/`, `siw-stock.ko`, `siw-tuned.ko`, its `version`."""
 
-    def __init__(self, folder, release, version):
-        self.folder, self.release, self.version = folder, release, version
+    def __init__(self, folder):
+        self.folder = folder
+
+    @property
+    def version(self):
+        return (self.folder / "version").read_text(encoding="utf-8").strip()
 
     @property
     def image(self):
@@ -103,14 +175,14 @@ def cache_folder():
 
 def get(cache):
     """The kernel from the cache, built into it when it is not there."""
-    release, wanted = packages()
-    version = wanted["image"].split("=")[1]
-    inputs = Path(__file__).read_bytes() + " ".join(wanted.values()).encode()
+    newest = next(iter(choices()), None)
+    wanted = " ".join(newest.packages.values()) if newest else ""
+    inputs = Path(__file__).read_bytes() + wanted.encode()
     folder = cache / hashlib.sha256(inputs).hexdigest()[:16]
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as work:
-            built = build(Path(work), release, wanted)
+            built = build(Path(work))
             # What an older version of the packages or of this file gave is of no further use.
             for old in cache.iterdir():
                 if re.fullmatch(r"[0-9a-f]{16}", old.name):
@@ -121,14 +193,16 @@ def get(cache):
                 # Another run may have been here first.
                 if not folder.exists():
                     raise
-    return Kernel(folder, release, version)
+    return Kernel(folder)
 
 
-def build(work, release, wanted):
-    run("apt-get", "download", "-q", *wanted.values(), cwd=work)
-    deb = {role: next(work.glob(f"{name.split('=')[0]}_*.deb")) for role, name in wanted.items()}
+def build(work):
+    choice = fetch(work)
+    release = choice.release
+    deb = {role: next(work.glob(f"{name.replace('=', '_')}_*.deb")) for role, name in choice.packages.items()}
     result = work / "result"
     (result / "modules").mkdir(parents=True)
+    (result / "version").write_text(f"{choice.version}\n", encoding="utf-8")
     run("dpkg", "-x", deb["image"], work / "image")
     shutil.copy(work / "image/boot" / f"vmlinuz-{release}", result / "vmlinuz")
     collect_modules(work / "image", release, result)

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """The rig's own tests: the reader of captures against captures of siw, the cells, the guest's shells."""
 
+import shutil
 import socket
 import struct
 import tempfile
 import threading
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import beside
 import conformance
@@ -151,6 +153,88 @@ class Cells(unittest.TestCase):
         self.assertIn("- short and more", lines)
         self.assertEqual(wrapped.split(), text.split())
         self.assertEqual(document.wrapped(wrapped), wrapped)
+
+
+class Archive:
+    """Debian's archive as apt tells of it. The machine's index lists what the archive has, and what it had before."""
+
+    def __init__(self, there, gone=()):
+        self.there, self.listed = there, [*gone, *there]
+
+    def run(self, program, *words, cwd=None, log=None):
+        """Stands in for `kernel.run`."""
+        own = words[0] == "-o"
+        command, *asked = words[4:] if own else words
+        if command == "download":
+            return self.download(asked[1:])
+        listed = self.there if own else self.listed
+        return {"show": self.show, "madison": self.madison, "update": lambda *_: ""}[command](listed, asked)
+
+    def download(self, asked):
+        for package in asked:
+            if tuple(package.split("=")) not in self.there:
+                raise kernel.Unavailable(f"{package} is not found")
+
+    @staticmethod
+    def show(listed, asked):
+        asked, _, version = asked[0].partition("=")
+        shown = [one for name, one in listed if name == asked and version in ("", one)]
+        if not shown:
+            raise kernel.Unavailable(f"{asked} is not found")
+        needs = "linux-image-6.1.0-{abi}-amd64 (= {version})" if asked == kernel.META else \
+            "linux-headers-6.1.0-{abi}-common (= {version}), linux-kbuild-6.1 (>= {version})"
+        return "".join(f"Package: {asked}\nDepends: {needs.format(abi=abi(one), version=one)}\n" for one in shown)
+
+    @staticmethod
+    def madison(listed, asked):
+        lines = [f"{name} | {version} | http://deb.debian.org bookworm/main amd64 Packages" for name, version in listed
+                 if name in asked]
+        return "\n".join([*lines, "linux | 6.1.300-1 | http://deb.debian.org bookworm/main Sources", ""])
+
+
+def abi(version):
+    return version.split(".")[2].split("-")[0]
+
+
+def of_kernel(version, kbuild):
+    """The packages of a kernel."""
+    release = f"6.1.0-{abi(version)}"
+    names = (kernel.META, f"linux-image-{release}-amd64", f"linux-headers-{release}-amd64",
+             f"linux-headers-{release}-common", "linux-source-6.1")
+    return [*((name, version) for name in names), ("linux-kbuild-6.1", kbuild)]
+
+
+@unittest.skipUnless(shutil.which("dpkg"), "there is no dpkg")
+class Kernels(unittest.TestCase):
+    """Which kernel is taken, of what the archive has."""
+
+    def chosen(self, there, gone=()):
+        """Versions of the image and of kbuild."""
+        with mock.patch.object(kernel, "run", Archive(there, gone).run), tempfile.TemporaryDirectory() as work:
+            choice = kernel.fetch(Path(work))
+        return choice.version, choice.packages["kbuild"].split("=")[1]
+
+    def test_the_newest_that_is_there_whole(self):
+        older = of_kernel("6.1.176-1", "6.1.176-1")
+        self.assertEqual(self.chosen([*of_kernel("6.1.192-2", "6.1.192-2"), *older]), ("6.1.192-2", "6.1.192-2"))
+        # The archive has replaced kbuild, and the image not yet.
+        newer = [("linux-kbuild-6.1", "6.1.192-4"), *of_kernel("6.1.192-2", "6.1.192-3")]
+        self.assertEqual(self.chosen([*newer, *older]), ("6.1.192-2", "6.1.192-3"))
+        self.assertEqual(self.chosen(of_kernel("6.1.192-2", "6.1.176-1") + older), ("6.1.176-1", "6.1.176-1"))
+        for lacking in range(6):
+            part = of_kernel("6.1.192-2", "6.1.192-2")
+            del part[lacking]
+            self.assertEqual(self.chosen([*part, *older]), ("6.1.176-1", "6.1.176-1"))
+
+    def test_an_index_that_lists_what_is_gone_is_made_anew(self):
+        gone = of_kernel("6.1.192-2", "6.1.192-2")
+        self.assertEqual(self.chosen(of_kernel("6.1.200-1", "6.1.200-1"), gone), ("6.1.200-1", "6.1.200-1"))
+
+    def test_what_is_missing_is_said(self):
+        with self.assertRaisesRegex(kernel.Unavailable, "linux-image-amd64"):
+            self.chosen([])
+        with self.assertRaisesRegex(kernel.Unavailable, "=6.1.192-2 is not found"):
+            self.chosen([], of_kernel("6.1.192-2", "6.1.192-2"))
 
 
 class Shells(unittest.TestCase):

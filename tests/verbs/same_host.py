@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Two programs in two network namespaces that share a folder: `--same-host-dir` at both ends, at one, and gone wrong.
+"""Two programs in two network namespaces that share a folder: `--same-host-dir` at both ends, at one, of two users, and
+gone wrong.
 
     tests/verbs/same_host.py --weft TARGET/release/weft
 
 perftest's programs move messages over a veth, and Weft's log says whether they share memory. Needs no privilege but
-user namespaces; where there are none it is skipped. The last line is `N passed, N failed, N skipped`.
+user namespaces, where there are none it is skipped; but for the case with two users, which needs root. The last line is
+`N passed, N failed, N skipped`.
 """
 import argparse
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "rig"))
 import again  # noqa: E402
 from counts import Counts  # noqa: E402
-from network import Namespaces, enter  # noqa: E402
+from network import Namespaces, acting_as, enter, may_act_as  # noqa: E402
 from process import Failed, Process  # noqa: E402
 
 INSIDE = "--inside"
@@ -31,6 +34,12 @@ SHORT, LONG = ("-n", "2000"), ("-D", "60")
 SHARES = ": shares memory with "
 # What a process that was killed leaves is removed by the next one once it is older than ten seconds.
 LONG_AGO = 60
+# Numbers that no user has whom a system makes.
+ROOT, ONE, OTHER = 0, 60001, 60002
+
+
+class Impossible(Exception):
+    """A case cannot be played here; says why."""
 
 
 class Bed:
@@ -44,10 +53,13 @@ class Bed:
         self.here.up("eth0", "198.51.100.2/24")
         self.folder = work / "shared"
         self.folder.mkdir()
+        self.users = {}  # of the ends that are another user's
 
     def start(self, namespace, folder, *words):
         rule = [f"--same-host-dir={folder}"] if folder else []
-        argv = [*namespace.enter, self.weft, "run", "--log", "debug", *rule, "--", PROGRAM, "-R", "-F", "-p", self.port]
+        user = acting_as(self.users[namespace]) if namespace in self.users else []
+        argv = [*namespace.enter, *user, self.weft, "run", "--log", "debug", *rule, "--"]
+        argv += [PROGRAM, "-R", "-F", "-p", self.port]
         log = self.work / f"{len(self.processes)}"
         process = Process([str(word) for word in (*argv, *words)], dict(os.environ), log)
         self.processes.append(process)
@@ -70,7 +82,7 @@ class Bed:
     def end(self):
         for process in self.processes:
             process.stop()
-        self.processes = []
+        self.processes, self.users = [], {}
         for left in self.folder.iterdir():
             left.unlink()
 
@@ -123,14 +135,51 @@ def what_a_killed_server_left_is_removed(bed):
     expect(left, not list(bed.folder.iterdir()))
 
 
+def left_by(bed, user):
+    """The socket of a process of that user that was killed long ago, and that anybody may connect to."""
+    path = bed.folder / f"weft-rings-of-{user}"
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+    path.chmod(0o777)
+    os.chown(path, user, user)
+    os.utime(path, (time.time() - LONG_AGO,) * 2)
+    return path
+
+
+def two_users_stay_on_tcp(bed):
+    """Each removes what it left itself, and nothing of the other's. Everybody may connect to the sockets."""
+    bed.work.chmod(0o711)
+    bed.folder.chmod(0o1777)
+    for user in (ONE, OTHER):
+        if not may_act_as(user, (bed.weft, "--version")):
+            raise Impossible(f"user {user} cannot run {bed.weft}, or nobody may act as that user")
+    for users in ((ONE, ONE), (ONE, OTHER), (ROOT, ONE), (ONE, ROOT)):
+        left = {user: left_by(bed, user) for user in (*users, ROOT, OTHER)}
+        bed.users = dict(zip((bed.there, bed.here), users, strict=True))
+        usual = os.umask(0)
+        try:
+            server, client = bed.run(bed.folder, bed.folder)
+        finally:
+            os.umask(usual)
+        one, other = users
+        expect((users, server, client), (SHARES in server) == (one == other))
+        expect((users, server, client), (": TCP carries the octets: " in client) == (one != other))
+        there = set(bed.folder.iterdir())
+        expect((users, there), there == {path for user, path in left.items() if user != one})
+
+
 CASES = {case.__name__: case for case in (both_name_the_folder, each_has_a_path_of_its_own, one_end_names_none,
-                                          there_is_no_such_folder, what_a_killed_server_left_is_removed)}
+                                          there_is_no_such_folder, what_a_killed_server_left_is_removed,
+                                          two_users_stay_on_tcp)}
 
 
 def play(bed, case):
     try:
         case(bed)
         return "passed", ""
+    except Impossible as reason:
+        return "skipped", reason
     except (Failed, OSError, ValueError) as error:
         return "failed", error
     finally:
@@ -142,7 +191,7 @@ def main():
         print(f"skipped: there is no {PROGRAM} (package perftest)")
         return Counts(skipped=1).close()
     if INSIDE not in sys.argv:
-        why_not = enter(INSIDE)
+        why_not = enter(INSIDE, users=(ONE, OTHER))
         print(f"skipped: {why_not}")
         return Counts(skipped=1).close()
     sys.argv.remove(INSIDE)

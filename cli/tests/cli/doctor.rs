@@ -239,6 +239,30 @@ fn without_a_program_it_looks_at_the_machine() {
     assert!(out(&output).contains("make build"), "{}", out(&output));
 }
 
+#[test]
+fn a_folder_that_others_may_write_in_is_noted() {
+    let place = Place::new();
+    let folder = place.path("shared");
+    std::fs::create_dir(&folder).unwrap();
+    for (mode, words) in [
+        (
+            0o700,
+            "(mode 700): programs of this user that name it share memory",
+        ),
+        (
+            0o1777,
+            "-> a folder for this user alone keeps them out: chmod 700 ",
+        ),
+    ] {
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+        let named = folder.to_str().unwrap();
+        let output = place.weft(&["doctor", "--same-host-dir", named]).output();
+        let output = output.unwrap();
+        assert!(out(&output).contains(words), "{}", out(&output));
+        assert!(output.status.success(), "programs are served all the same");
+    }
+}
+
 /// With a rule for UDP.
 fn doctor_of_sockets(place: &Place, program: &str) -> (Option<i32>, String) {
     let output = place

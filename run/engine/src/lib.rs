@@ -50,7 +50,7 @@ pub use engine::{choose_network, engine, start_on, start_with, Engine, NetworkMa
 pub use error::Error;
 pub use memory::{Mr, Mw};
 pub use modify::{QpAttr, QpAttrMask, QpModifier, QpType};
-pub use qp::{hold_while_leaving, Qp, QpInit, SendBatch};
+pub use qp::{hold_while_leaving, Qp, QpInit, SendBatch, SAME_HOST_PREFIX};
 pub use srq::Srq;
 pub use ud::{AddressHandle, UdBatch, UdQp, UdTarget};
 pub use weft_os::shm::is_file_allowed;

@@ -3,14 +3,16 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weft_os::local::{LocalListener, LocalSocket};
+use weft_os::seqpacket::own_user;
 
-/// What names begin with.
-const PREFIX: &str = "weft-rings-";
+/// What names begin with. A file in the folder of which it is true, and at which nobody listens, is removed by the next
+/// listener of its user.
+pub const PREFIX: &str = "weft-rings-";
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 /// Files of others that are looked at, as a listener begins.
@@ -77,16 +79,18 @@ pub(super) fn connect(number: u64, folder: Option<&Path>) -> io::Result<LocalSoc
     }
 }
 
-/// Removes the files of processes that were killed. One whose listener is there, or another user's, stays.
+/// Removes the files of processes that were killed. One whose listener is there, or another user's, stays, though root
+/// may remove each.
 fn remove_what_is_left(folder: &Path, youngest: Duration) {
+    let own = own_user();
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let is_ours = |file: &fs::DirEntry| {
         let is_socket = file.file_type().is_ok_and(|kind| kind.is_socket());
         is_socket && file.file_name().to_string_lossy().starts_with(PREFIX)
     };
     for file in files.filter(is_ours).take(LOOKED_AT_MAX) {
-        let age = file.metadata().and_then(|about| about.modified());
-        let age = age.ok().and_then(|since| since.elapsed().ok());
+        let about = file.metadata().ok().filter(|about| about.uid() == own);
+        let age = about.and_then(|about| about.modified().ok()?.elapsed().ok());
         if age.is_none_or(|age| age < youngest) {
             continue;
         }
@@ -152,6 +156,13 @@ mod tests {
         );
         remove_what_is_left(&folder, Duration::ZERO);
         assert_eq!(files(&folder), 3, "no socket is no socket's");
+        let others = folder.join(name_of(3));
+        drop(LocalListener::bind_file(&others, 1).unwrap());
+        let another = Some(own_user() + 1);
+        if std::os::unix::fs::chown(&others, another, None).is_ok() {
+            remove_what_is_left(&folder, Duration::ZERO);
+        }
+        assert!(others.exists(), "root leaves what is another user's");
         assert!(connect(2, Some(&folder)).is_ok());
         drop(lives);
         fs::remove_dir_all(folder).unwrap();

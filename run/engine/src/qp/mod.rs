@@ -47,6 +47,7 @@ pub(crate) use attaching::Start;
 pub use exit::hold_while_leaving;
 pub(crate) use gathering::Gathering;
 pub use gathering::SendBatch;
+pub use meeting_names::PREFIX as SAME_HOST_PREFIX;
 pub(crate) use owner::{Admission, Owner, Supplier};
 
 /// What a queue pair is created with.
