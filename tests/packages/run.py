@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Packages: made of a build, installed as their users install them, and used.
 
-    tests/packages/run.py --build FOLDER [--full] [--only REGEX]
+    tests/packages/run.py --build FOLDER [--full] [--only REGEX] [--except REGEX]
 
 FOLDER is what `make build` left (target/release). With --full they are also installed in clean systems that are made
 for it, which takes minutes and a mirror of Debian's packages. A case that lacks a tool is skipped, with its reason;
@@ -49,9 +49,11 @@ def main():
     parser.add_argument("--build", required=True, help="the folder with weft and its libraries")
     parser.add_argument("--full", action="store_true", help="the cases too that take minutes")
     parser.add_argument("--only", default="", help="cases whose name this finds")
+    parser.add_argument("--except", dest="others", help="not those cases whose name this finds")
     args = parser.parse_args()
     bed = Bed(args.build)
     names = [name for name, (_, full) in CASES.items() if (args.full or not full) and re.search(args.only, name)]
+    names = [name for name in names if not (args.others and re.search(args.others, name))]
     counts = again.play_each(names, lambda name: play(bed, name))
     bed.close()
     return counts.close()
