@@ -17,6 +17,7 @@ mod probe;
 mod ranks;
 mod raw_tcp;
 mod raw_udp;
+mod rsockets;
 mod site;
 mod sockets;
 mod sockperf;
@@ -290,7 +291,9 @@ pub fn of_weft(programs: &Programs) -> Vec<Box<dyn Stack>> {
         stacks.push(Box::new(datagrams::Datagrams::new(programs, under)));
     }
     let mpi = |same_host| mpi::Mpi::new(programs, mpi::Over::Weft { same_host });
-    let others: [Box<dyn Stack>; 7] = [
+    let others: [Box<dyn Stack>; 9] = [
+        Box::new(rsockets::Rsockets::new(programs, false)),
+        Box::new(rsockets::Rsockets::new(programs, true)),
         Box::new(ranks::Ranks::new(programs)),
         Box::new(weft(Variant::Ud)),
         Box::new(hooked::Hooked::new(programs)),
