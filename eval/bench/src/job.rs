@@ -69,6 +69,8 @@ pub enum Ready {
     AtOnce,
     /// Once something on its host listens on this TCP port.
     Listens(u16),
+    /// Once a UDP socket on its host is bound to this port.
+    Binds(u16),
     /// Once it has printed this on a line of its own, wherever.
     Says(String),
 }
