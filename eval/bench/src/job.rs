@@ -69,6 +69,8 @@ pub enum Ready {
     AtOnce,
     /// Once something on its host listens on this TCP port.
     Listens(u16),
+    /// Once a UDP socket on its host is bound to this port.
+    Binds(u16),
     /// Once it has printed this on a line of its own, wherever.
     Says(String),
 }
@@ -125,7 +127,10 @@ impl Invocation {
         let env = self.env.iter().map(|(k, v)| format!("{k}={v}"));
         let args = self.args.iter().map(|a| match Path::new(a) {
             path if path.is_absolute() => name(path),
-            _ => a.to_string_lossy().into_owned(),
+            path => match path.strip_prefix("file:///") {
+                Ok(path) => format!("file://{}", name(path)),
+                Err(_) => a.to_string_lossy().into_owned(),
+            },
         });
         env.chain([name(&self.program)])
             .chain(args)
@@ -254,5 +259,7 @@ mod tests {
         let invocation = Invocation::new("/home/someone/weft", ["run", "--", "ib_send_lat"])
             .env("WEFT_CRC", "off");
         assert_eq!(invocation.display(), "WEFT_CRC=off weft run -- ib_send_lat");
+        let by_uri = Invocation::new("srt", ["file:///home/someone/source", "srt://192.0.2.1:7"]);
+        assert_eq!(by_uri.display(), "srt file://source srt://192.0.2.1:7");
     }
 }

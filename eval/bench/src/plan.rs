@@ -131,6 +131,9 @@ pub fn workloads(path: PathKind, full: bool, given: &Given) -> Vec<Rc<dyn Worklo
     if path == PathKind::Cluster {
         return workload::of_cluster(given.slide.as_ref());
     }
+    if path == PathKind::TwoLinks {
+        return workload::of_two_links();
+    }
     let verbs = verbs(full)
         .into_iter()
         .map(|verbs| Rc::new(verbs) as Rc<dyn Workload>);

@@ -7,7 +7,7 @@ use std::path::Path;
 use weft_bench::path::PathKind;
 use weft_bench::plan::workloads;
 
-const ROW_FAMILIES: [&str; 20] = [
+const ROW_FAMILIES: [&str; 22] = [
     "cluster/",
     "send-",
     "write-",
@@ -28,6 +28,8 @@ const ROW_FAMILIES: [&str; 20] = [
     "ganglia-",
     "report-",
     "mpi-",
+    "app-",
+    "two-links/",
 ];
 
 fn document(name: &str) -> String {
@@ -95,12 +97,13 @@ fn the_rows_that_it_names_are_there() {
         PathKind::Veth,
         PathKind::Adapter,
         PathKind::Cluster,
+        PathKind::TwoLinks,
     ]
     .into_iter()
     .flat_map(|path| {
         let workloads = workloads(path, true, &Default::default());
         workloads.into_iter().map(move |workload| match path {
-            PathKind::Adapter | PathKind::Cluster => {
+            PathKind::Adapter | PathKind::Cluster | PathKind::TwoLinks => {
                 format!("{}/{}", path.name(), workload.id())
             }
             _ => workload.id(),

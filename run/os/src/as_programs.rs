@@ -35,9 +35,21 @@ pub fn set_coalescing(fd: impl AsFd) -> io::Result<()> {
     set_option(fd, SOL_UDP, UDP_GRO, 1)
 }
 
+/// Sets an option that is a number of 64 bits, as those of a sockets face are.
+///
+/// # Errors
+/// What `setsockopt` says.
+pub fn set_wide_option(fd: impl AsFd, level: i32, name: i32, value: u64) -> io::Result<()> {
+    set_number(fd, level, name, &value)
+}
+
 fn set_option(fd: impl AsFd, level: i32, name: i32, value: i32) -> io::Result<()> {
-    let value: *const i32 = &value;
-    let (fd, len) = (fd.as_fd().as_raw_fd(), size_of::<i32>() as u32);
+    set_number(fd, level, name, &value)
+}
+
+fn set_number<N: Copy>(fd: impl AsFd, level: i32, name: i32, value: &N) -> io::Result<()> {
+    let value: *const N = value;
+    let (fd, len) = (fd.as_fd().as_raw_fd(), size_of::<N>() as u32);
     // SAFETY: the C library reads one number, which outlives the call.
     number(unsafe { libc::setsockopt(fd, level, name, value.cast(), len) }).map(drop)
 }

@@ -14,6 +14,7 @@ mod message;
 mod mount;
 mod server;
 
+use std::env;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -140,8 +141,7 @@ pub fn run(args: &StripedArgs) -> Result<()> {
             manager::serve(&listen(args.listen)?, args.clients, layout)
         }
         Role::Server(args) => {
-            let folder = tempfile::tempdir().context("cannot make a folder for the stripes")?;
-            server::serve(&listen(args.listen)?, args.clients, folder.path())
+            server::serve(&listen(args.listen)?, args.clients, &env::temp_dir()).map(drop)
         }
         Role::Client(args) => {
             let figures = serde_json::to_string(&measure(args)?)? + "\n";

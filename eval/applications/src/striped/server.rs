@@ -1,11 +1,12 @@
-//! A server: has its part of each file as a file of its own.
+//! A server: has its part of each file as a file of its own, which has no name, so that nothing of it stays however the
+//! server ends.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
@@ -24,7 +25,7 @@ const PART_MAX: u64 = 1 << 40;
 /// Files that may be removed at most: they are remembered, so that none comes back.
 const REMOVED_MAX: usize = 1_000_000;
 
-/// The parts of files.
+/// The parts of files, in this folder.
 struct Parts<'a> {
     folder: &'a Path,
     known: Mutex<Known>,
@@ -37,11 +38,11 @@ struct Known {
     removed: HashSet<u64>,
 }
 
-/// Serves so many clients until they have gone, with files in `folder`.
+/// Serves so many clients until they have gone, with files in `folder`; gives how many it has a part of then.
 ///
 /// # Errors
 /// The listener fails, or a client says what makes no sense.
-pub fn serve(listener: &TcpListener, clients: u32, folder: &Path) -> Result<()> {
+pub fn serve(listener: &TcpListener, clients: u32, folder: &Path) -> Result<usize> {
     let parts = Parts {
         folder,
         known: Mutex::default(),
@@ -56,7 +57,9 @@ pub fn serve(listener: &TcpListener, clients: u32, folder: &Path) -> Result<()> 
             .into_iter()
             .map(|one| one.join().map_err(|_| anyhow!("a thread panicked"))?);
         ended.try_for_each(|ended| ended)
-    })
+    })?;
+    let open = parts.known()?.open.len();
+    Ok(open)
 }
 
 fn serve_one(stream: &TcpStream, parts: &Parts<'_>) -> Result<()> {
@@ -146,14 +149,8 @@ impl Parts<'_> {
             known.open.len() < FILES_MAX,
             "{FILES_MAX} files are open, which are the most"
         );
-        let mut options = OpenOptions::new();
-        let part = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.path(handle));
-        let part = Arc::new(part.context("cannot open the file")?);
+        let part = tempfile::tempfile_in(self.folder);
+        let part = Arc::new(part.context("cannot make the file")?);
         known.open.insert(handle, part.clone());
         Ok(part)
     }
@@ -166,20 +163,13 @@ impl Parts<'_> {
             "{REMOVED_MAX} files were removed, which are the most"
         );
         known.removed.insert(handle);
-        // A file that nothing was written to has no part here.
-        if known.open.remove(&handle).is_some() {
-            fs::remove_file(self.path(handle)).context("cannot remove the file")?;
-        }
+        // Its room is free once nobody reads or writes it any more.
+        known.open.remove(&handle);
         Ok(())
     }
 
     fn known(&self) -> Result<MutexGuard<'_, Known>> {
         self.known.lock().map_err(|_| anyhow!("a thread panicked"))
-    }
-
-    /// Where the file of a handle is: a number, so nothing that leads out of the folder.
-    fn path(&self, handle: u64) -> PathBuf {
-        self.folder.join(format!("{handle:016x}"))
     }
 }
 

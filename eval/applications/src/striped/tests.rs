@@ -18,7 +18,8 @@ fn with_servers(clients: u32, stripe: u64, work: impl Fn(u32, SocketAddr, &[Sock
     let layout = Layout::new(stripe, SERVERS as u64).unwrap();
     let folders: Vec<_> = (0..SERVERS).map(|_| tempfile::tempdir().unwrap()).collect();
     thread::scope(|scope| {
-        let mut serving = vec![scope.spawn(|| manager::serve(&listeners[0], clients, layout))];
+        let managing = scope.spawn(|| manager::serve(&listeners[0], clients, layout));
+        let mut serving = Vec::new();
         for (listener, folder) in listeners[1..].iter().zip(&folders) {
             serving.push(scope.spawn(|| server::serve(listener, clients, folder.path())));
         }
@@ -31,13 +32,17 @@ fn with_servers(clients: u32, stripe: u64, work: impl Fn(u32, SocketAddr, &[Sock
             })
             .collect();
         working.into_iter().for_each(|one| one.join().unwrap());
-        serving
-            .into_iter()
-            .for_each(|one| one.join().unwrap().unwrap());
+        for server in serving {
+            assert!(server.join().unwrap().unwrap() > 0, "each has a part");
+        }
+        managing.join().unwrap().unwrap();
     });
-    let has_a_file =
-        |folder: &tempfile::TempDir| std::fs::read_dir(folder.path()).unwrap().next().is_some();
-    assert!(folders.iter().all(has_a_file), "each has a part");
+    let is_empty =
+        |folder: &tempfile::TempDir| std::fs::read_dir(folder.path()).unwrap().next().is_none();
+    assert!(
+        folders.iter().all(is_empty),
+        "nothing stays where a server is killed, as nothing has a name"
+    );
 }
 
 #[test]

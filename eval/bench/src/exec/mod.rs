@@ -136,14 +136,7 @@ impl Processes {
             self.wait_ready(role, cast)?;
         }
         self.wait_measured(job, cast, deadline)?;
-        let last = job.roles.iter().zip(&cast.players);
-        last.filter(|(role, _)| role.told_to_end)
-            .for_each(|(_, player)| player.tell_to_end());
-        let parting = Instant::now() + PARTING;
-        while cast.players.iter_mut().any(|p| p.status().is_none()) && Instant::now() < parting {
-            thread::sleep(GLANCE);
-        }
-        Ok(())
+        part(job, cast)
     }
 
     /// Waits for the role that was started last.
@@ -151,6 +144,7 @@ impl Processes {
         let what = match &role.ready {
             Ready::AtOnce => return Ok(()),
             Ready::Listens(_) => "listened",
+            Ready::Binds(_) => "had its port",
             Ready::Says(_) => "was ready",
         };
         let deadline = Instant::now() + READY_TIMEOUT;
@@ -218,6 +212,38 @@ impl Processes {
         }
         Ok(())
     }
+}
+
+/// Has the roles end that do not measure. One that fails before it is told to end fails the job: what those that
+/// measure say does not count where what they measured was not right.
+fn part(job: &Job, cast: &mut Cast) -> Result<(), String> {
+    none_failed(job, cast, |_| true)?;
+    let last = job.roles.iter().zip(&cast.players);
+    last.filter(|(role, _)| role.told_to_end)
+        .for_each(|(_, player)| player.tell_to_end());
+    let parting = Instant::now() + PARTING;
+    while cast.players.iter_mut().any(|p| p.status().is_none()) && Instant::now() < parting {
+        thread::sleep(GLANCE);
+    }
+    // Who was told may end as it likes, and who still runs is killed.
+    none_failed(job, cast, |role| !role.told_to_end)
+}
+
+/// An error where one of these roles has ended other than well.
+fn none_failed(job: &Job, cast: &mut Cast, which: impl Fn(&Role) -> bool) -> Result<(), String> {
+    for (role, player) in job.roles.iter().zip(&mut cast.players) {
+        match player.status().filter(|_| which(role)) {
+            Some(status) if !status.success() => {
+                let how = describe(status);
+                return Err(format!(
+                    "the {} failed, of which the others did not notice: {how}",
+                    role.name
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 impl Executor for Processes {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{kill_process_group, Pid, Signal};
 use weft_os::usage::{reap, Usage};
 
-use super::ready::listening;
+use super::ready::{bound, listening};
 use crate::ended::{micros, nothing, Ended};
 use crate::job::{Invocation, Ready, Side};
 use crate::record::RoleRecord;
@@ -87,6 +87,7 @@ impl Running {
         match ready {
             Ready::AtOnce => true,
             Ready::Listens(port) => listening(self.pid(), *port),
+            Ready::Binds(port) => bound(self.pid(), *port),
             Ready::Says(line) => self.has_said(line),
         }
     }

@@ -168,6 +168,40 @@ fn a_role_is_told_to_end_and_says_what_it_has_to_say() {
 }
 
 #[test]
+fn a_server_that_fails_behind_its_client_fails_the_job() {
+    // Before the client has ended, and after that.
+    for [server, client] in [["0.2", "sleep 1.2"], ["1", "true"]] {
+        let server = format!("echo ready; sleep {server}; echo wrong octets >&2; exit 3");
+        let failure = processes()
+            .execute(
+                &cast_of_three("echo ready; sleep 60", &server, client),
+                &place(),
+            )
+            .unwrap_err();
+        assert_eq!(
+            failure.reason,
+            "the second failed, of which the others did not notice: exit status 3"
+        );
+        assert!(failure.tail.contains(&"second: wrong octets".to_owned()));
+    }
+}
+
+#[test]
+fn a_role_that_is_to_be_told_to_end_and_fails_before_that_fails_the_job() {
+    let mut job = cast_of_three(
+        "echo ready; sleep 0.2; exit 3",
+        "echo ready; sleep 60",
+        "sleep 1.2",
+    );
+    job.roles[0].told_to_end = true;
+    let failure = processes().execute(&job, &place()).unwrap_err();
+    assert!(
+        failure.reason.starts_with("the first failed"),
+        "{failure:?}"
+    );
+}
+
+#[test]
 fn a_role_that_never_says_it_is_named() {
     let job = cast_of_three("echo ready; sleep 60", "echo no; exit 4", "true");
     let failure = processes().execute(&job, &place()).unwrap_err();

@@ -67,6 +67,13 @@ impl Holder {
         self.run("ip", "iproute2", args)
     }
 
+    /// Has what leaves by an interface leave at this rate.
+    pub(super) fn keep_to(&self, interface: &str, rate: &str) -> Result<()> {
+        let words = ["qdisc", "add", "dev", interface, "root", "tbf"];
+        let bounds = ["rate", rate, "burst", "256k", "latency", "5ms"];
+        self.run("tc", "iproute2", &[&words[..], &bounds].concat())
+    }
+
     /// Sets a setting of the namespace's.
     pub(super) fn sysctl(&self, setting: &str) -> Result<()> {
         self.run("sysctl", "procps", &["-qw", setting])

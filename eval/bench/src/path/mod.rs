@@ -41,6 +41,8 @@ pub enum PathKind {
     Adapter,
     /// Eight network namespaces joined by a switch, for programs that run on several machines.
     Cluster,
+    /// Two network namespaces joined by two veth pairs of 1 Gbit/s each: hosts with two cards.
+    TwoLinks,
     /// The machines that `--hosts` names, and whatever network is between them.
     Hosts,
 }
@@ -82,6 +84,14 @@ pub mod adapter {
     pub const MIDDLE_INTERFACES: [&str; 2] = ["to-receiver", "to-sender"];
 }
 
+/// The hosts of [`PathKind::TwoLinks`] by their number.
+pub mod two_links {
+    /// The server once more, by its address on the second link.
+    pub const SERVER_BY_SECOND: usize = 1;
+    /// The client, which reaches both.
+    pub const CLIENT: usize = 2;
+}
+
 /// A path that exists as long as this value does.
 pub struct OpenPath {
     /// Where to run things.
@@ -120,6 +130,7 @@ impl PathKind {
             PathKind::LongHaul => "long-haul",
             PathKind::Adapter => "adapter",
             PathKind::Cluster => "cluster",
+            PathKind::TwoLinks => "two-links",
             PathKind::Hosts => "hosts",
         }
     }
@@ -143,6 +154,9 @@ impl PathKind {
                 "veth pair between two network namespaces, and beside it one with weft link as rows set it"
             }
             PathKind::Cluster => "eight network namespaces, each joined to a bridge by a veth pair",
+            PathKind::TwoLinks => {
+                "two veth pairs between two network namespaces, each kept to 1 Gbit/s (tbf)"
+            }
             PathKind::Hosts => "machines, and the network between them",
         }
     }
@@ -160,6 +174,7 @@ impl PathKind {
             | PathKind::Veth
             | PathKind::Adapter
             | PathKind::Cluster
+            | PathKind::TwoLinks
             | PathKind::Hosts => None,
             PathKind::Lan => Some((25, "10Gbit")),
             PathKind::Metro => Some((2_500, "1Gbit")),
@@ -183,6 +198,7 @@ impl PathKind {
             (PathKind::Loopback, _) => open_loopback(cores),
             (PathKind::Adapter, _) => namespaces::adapter(cores),
             (PathKind::Cluster, _) => namespaces::cluster(cores),
+            (PathKind::TwoLinks, _) => namespaces::two_links(cores),
             (_, None) => namespaces::veth(cores),
             (kind, Some(link)) => namespaces::emulated(kind, link, cores, weft),
         }

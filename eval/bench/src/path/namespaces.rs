@@ -92,6 +92,44 @@ pub(super) fn adapter(cores: Option<(usize, usize)>) -> Result<OpenPath> {
     })
 }
 
+/// Rate of each of two wires, far below what two cores take.
+const SLOW: &str = "1gbit";
+
+/// Two hosts and two wires.
+pub(super) fn two_links(cores: Option<(usize, usize)>) -> Result<OpenPath> {
+    let ends = Ends::make()?;
+    let peer = ends.client.namespace.holder.to_string();
+    wire(&ends.server, SERVER_INTERFACE, CLIENT_INTERFACE, &peer)?;
+    wire(&ends.server, RECEIVER_INTERFACE, SENDER_INTERFACE, &peer)?;
+    ends.up()?;
+    for (holder, first, interface, address) in [
+        (&ends.server, SERVER_INTERFACE, RECEIVER_INTERFACE, RECEIVER),
+        (&ends.client, CLIENT_INTERFACE, SENDER_INTERFACE, SENDER),
+    ] {
+        holder.ip(&["address", "add", &format!("{address}/24"), "dev", interface])?;
+        holder.ip(&["link", "set", interface, "up"])?;
+        holder.keep_to(first, SLOW)?;
+        holder.keep_to(interface, SLOW)?;
+    }
+    let mut place = ends.place(cores, 0.0);
+    let by_second = host(
+        "server by the second link",
+        &ends.server,
+        RECEIVER_INTERFACE,
+        RECEIVER,
+    );
+    place.hosts.insert(1, by_second);
+    let mut record = measured(PathKind::TwoLinks, &place)?;
+    let limited = || link("veth", [("rate", SLOW)]);
+    record.links.extend([limited(), limited()]);
+    Ok(OpenPath {
+        place,
+        record,
+        emulator: None,
+        _holders: vec![ends.server, ends.client],
+    })
+}
+
 /// Two hosts, each with a wire to a third one, where `weft link` joins the wires.
 pub(super) fn emulated(
     kind: PathKind,
@@ -281,6 +319,34 @@ mod tests {
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
         let there = adapter::MIDDLE_INTERFACES.map(|name| shown.contains(name));
         assert_eq!(there, [true, true], "{shown}");
+    }
+
+    #[test]
+    fn two_links_are_two_ways_and_neither_is_faster_than_it_is_to_be() {
+        let path = match two_links(None) {
+            Ok(path) => path,
+            Err(reason) => return eprintln!("no such path here: {reason:#}"),
+        };
+        let place = &path.place;
+        let side = &place.client().side;
+        let said = |program: &str, words: &[&str]| {
+            let asked = Invocation::new(program, words);
+            let output = side.command(&asked, None).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let by_second = &place.hosts[super::super::two_links::SERVER_BY_SECOND];
+        for (host, interface) in [
+            (place.server(), CLIENT_INTERFACE),
+            (by_second, SENDER_INTERFACE),
+        ] {
+            let route = said("ip", &["route", "get", &host.address.to_string()]);
+            assert!(route.contains(&format!("dev {interface}")), "{route}");
+            let kept = said("tc", &["qdisc", "show", "dev", interface]);
+            assert!(
+                kept.contains("tbf") && kept.contains("rate 1Gbit"),
+                "{kept}"
+            );
+        }
     }
 
     #[test]

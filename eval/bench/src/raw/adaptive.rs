@@ -11,6 +11,7 @@ use weft_os::as_programs;
 use super::clock::{cpu_nanoseconds, nanoseconds};
 use super::datagram_flow::{jitter, send, RECEIVE_BUFFER};
 use super::programs::DatagramAdaptive;
+use super::socket_rate::{self, SENDER_CPU};
 use crate::metric::{CPU_PER_OCTET, GOODPUT, OPERATIONS};
 use crate::record::Metrics;
 
@@ -91,11 +92,17 @@ pub(super) fn measure(mut control: &TcpStream, program: &DatagramAdaptive) -> Re
         program.size as f64 * 8000.0 / f64::from(program.rate),
         begin as f64,
     );
+    let begun_cpu = cpu_nanoseconds();
+    let follow = |each: f64| match program.socket_rate {
+        true => socket_rate::set(&socket, program.size, each),
+        false => Ok(()),
+    };
+    follow(each)?;
     control.set_nonblocking(true)?;
     let mut told = Vec::new();
     loop {
         let mut now = nanoseconds();
-        while (now as f64) < due {
+        while !program.socket_rate && (now as f64) < due {
             now = nanoseconds();
         }
         if now >= end {
@@ -107,9 +114,14 @@ pub(super) fn measure(mut control: &TcpStream, program: &DatagramAdaptive) -> Re
         // Who was kept from sending does not make up for it.
         due = due.max(now as f64 - each) + each;
         if sent % 16 == 0 {
+            let before = each;
             take_reports(control, &mut told, &mut each)?;
+            if each != before {
+                follow(each)?;
+            }
         }
     }
+    let own_cpu = (cpu_nanoseconds() - begun_cpu) as f64;
     control.set_nonblocking(false)?;
     control.read_to_end(&mut told)?;
     while told.len() >= REPORT && told[..REPORT] != [0xff; REPORT] {
@@ -119,6 +131,8 @@ pub(super) fn measure(mut control: &TcpStream, program: &DatagramAdaptive) -> Re
     let mut metrics: Metrics =
         serde_json::from_slice(metrics).context("the receiver told no metrics")?;
     let lost = 100.0 * (1.0 - metrics[OPERATIONS] / sent as f64);
+    let octets = metrics[OPERATIONS] * program.size as f64;
+    metrics.insert(SENDER_CPU.to_owned(), own_cpu / octets);
     metrics.insert("lost_percent".to_owned(), lost);
     metrics.insert(RATE.to_owned(), program.size as f64 * 8.0 / each);
     Ok(metrics)

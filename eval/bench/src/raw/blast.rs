@@ -12,6 +12,7 @@ use super::clock::{cpu_nanoseconds, nanoseconds};
 use super::datagram_flow::{send, RECEIVE_BUFFER};
 use super::datagrams::says_more;
 use super::programs::DatagramBlast;
+use super::socket_rate::{self, SENDER_CPU};
 use crate::metric::{CPU_PER_OCTET, GOODPUT, OPERATIONS};
 use crate::record::Metrics;
 
@@ -28,6 +29,10 @@ impl DatagramBlast {
     /// Datagrams of the whole transfer.
     fn count(&self) -> usize {
         self.octets.div_ceil(self.size as u64) as usize
+    }
+
+    fn nanoseconds_each(&self) -> u64 {
+        self.size as u64 * 8000 / u64::from(self.rate)
     }
 
     fn check(&self) -> Result<()> {
@@ -112,7 +117,11 @@ pub(super) fn measure(mut control: &TcpStream, program: &DatagramBlast) -> Resul
     let own = SocketAddr::new(control.local_addr()?.ip(), 0);
     let socket = UdpSocket::bind(own)?;
     socket.connect(control.peer_addr()?)?;
+    if program.socket_rate {
+        socket_rate::set(&socket, program.size, program.nanoseconds_each() as f64)?;
+    }
     let (begun, mut there) = (nanoseconds(), vec![0_u8; program.count().div_ceil(8)]);
+    let begun_cpu = cpu_nanoseconds();
     let (mut rounds, mut sent, mut first_lost) = (0, 0, 0.0);
     loop {
         ensure!(rounds < ROUNDS_MAX, "{rounds} rounds, and not all is there");
@@ -129,6 +138,7 @@ pub(super) fn measure(mut control: &TcpStream, program: &DatagramBlast) -> Resul
         }
     }
     let took = (nanoseconds() - begun) as f64;
+    let own_cpu = (cpu_nanoseconds() - begun_cpu) as f64 / program.octets as f64;
     let mut told = Vec::new();
     control.read_to_end(&mut told)?;
     let mut metrics: Metrics =
@@ -138,21 +148,23 @@ pub(super) fn measure(mut control: &TcpStream, program: &DatagramBlast) -> Resul
         (OPERATIONS.to_owned(), f64::from(sent)),
         ("lost_percent".to_owned(), first_lost),
         (ROUNDS.to_owned(), f64::from(rounds)),
+        (SENDER_CPU.to_owned(), own_cpu),
     ]);
     Ok(metrics)
 }
 
-/// Sends those that are not there at the rate, and says how many they were; who is late sends at once until it is not.
+/// Sends those that are not there at the rate, and says how many they were; who is late sends at once until it is not,
+/// and whose socket has the rate sends as fast as it may.
 fn send_missing(socket: &UdpSocket, program: &DatagramBlast, there: &[u8]) -> Result<u32> {
     let mut datagram = vec![0; program.size];
-    let nanoseconds_each = program.size as u64 * 8000 / u64::from(program.rate);
+    let nanoseconds_each = program.nanoseconds_each();
     let (begin, mut sent) = (nanoseconds(), 0);
     for number in 0..program.count() as u32 {
         if there[number as usize / 8] & 1 << (number % 8) != 0 {
             continue;
         }
         let due = begin + u64::from(sent) * nanoseconds_each;
-        while nanoseconds() < due {
+        while !program.socket_rate && nanoseconds() < due {
             std::hint::spin_loop();
         }
         datagram.fill(filling(number));
@@ -173,6 +185,7 @@ mod tests {
             size: 10,
             octets: 95,
             rate: 100,
+            socket_rate: false,
         };
         assert_eq!(program.count(), 10);
         let mut there = vec![0; 2];

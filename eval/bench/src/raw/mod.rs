@@ -24,6 +24,7 @@ mod place;
 mod process;
 mod programs;
 mod reports;
+mod socket_rate;
 mod window;
 mod work;
 

@@ -315,6 +315,9 @@ pub(super) struct DatagramBlast {
     /// Mbit/s
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) rate: u32,
+    /// Leave the pace to the socket (WEFT_SO_RATE) instead of looking at the clock before each datagram
+    #[arg(long)]
+    pub(super) socket_rate: bool,
 }
 
 /// UDP: a stream whose rate follows how far apart datagrams come.
@@ -329,6 +332,9 @@ pub(super) struct DatagramAdaptive {
     /// Mbit/s to begin with
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) rate: u32,
+    /// Leave the pace to the socket (WEFT_SO_RATE) instead of looking at the clock before each datagram
+    #[arg(long)]
+    pub(super) socket_rate: bool,
 }
 
 /// UDP: one datagram each to ports that nothing was sent to before.

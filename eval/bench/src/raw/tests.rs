@@ -357,6 +357,7 @@ fn a_transfer_is_there_whole_at_the_end() {
         size: 1000,
         octets: 2_000_500,
         rate: 200,
+        socket_rate: false,
     }));
     assert!(m["rounds"] >= 1.0 && m["operations"] >= 2001.0, "{m:?}");
     assert!(
@@ -371,6 +372,7 @@ fn a_stream_that_adapts_goes_faster_where_nothing_holds_it() {
         size: 1000,
         seconds: 1,
         rate: 20,
+        socket_rate: false,
     }));
     assert!(m["goodput_gbit_s"] > 0.0, "{m:?}");
     assert!((0.0..100.0).contains(&m["lost_percent"]), "{m:?}");

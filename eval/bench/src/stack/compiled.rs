@@ -1,4 +1,5 @@
-//! Small C programs against the system's headers, compiled on the spot: what no program on the machine measures.
+//! Small programs in C and C++ against the system's headers, compiled on the spot: what no program on the machine
+//! measures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use anyhow::{ensure, Context, Result};
 
 use super::need;
 
-/// A C program, what compiles it, and what it is linked with.
+/// A program, what compiles it, and what it is linked with.
 pub(crate) struct Source {
     /// Name of the program.
     pub(crate) name: &'static str,
@@ -20,7 +21,7 @@ pub(crate) struct Source {
     pub(crate) libraries: &'static [&'static str],
 }
 
-/// A compiler of C.
+/// A compiler of C or C++.
 pub(crate) struct Compiler {
     pub(crate) program: &'static str,
     /// The Debian package that has it.
@@ -34,6 +35,13 @@ pub(crate) const CC: Compiler = Compiler {
     program: "cc",
     package: "gcc",
     headers: "librdmacm-dev, libibverbs-dev",
+};
+
+/// The system's of C++, for programs of UDT.
+pub(crate) const CXX: Compiler = Compiler {
+    program: "c++",
+    package: "g++",
+    headers: "libudt-dev, g++",
 };
 
 /// MPICH's, for programs of MPI.
@@ -61,7 +69,10 @@ impl Source {
             headers,
         } = self.compiler;
         need(cc, package)?;
-        let source = program.with_extension("c");
+        let source = program.with_extension(match cc {
+            "c++" => "cpp",
+            _ => "c",
+        });
         fs::write(&source, self.text)
             .with_context(|| format!("cannot write {}", source.display()))?;
         let output = Command::new(cc)
@@ -73,8 +84,8 @@ impl Source {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(
             output.status.success(),
-            "{}.c does not compile (Debian packages {headers}): {}",
-            self.name,
+            "{} does not compile (Debian packages {headers}): {}",
+            source.file_name().unwrap_or_default().display(),
             errors.lines().next().unwrap_or_default()
         );
         Ok(())

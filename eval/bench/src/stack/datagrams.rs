@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{bail, Result};
 
 use super::adapters::beside;
-use super::{Programs, Site, Stack, Weft};
+use super::{Program, Programs, Site, Stack, Weft};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::{Host, PathKind};
@@ -49,8 +49,8 @@ pub(super) enum Under {
 /// A program of UDP.
 #[derive(Clone, Copy, Debug)]
 pub struct UdpProgram<'a> {
-    /// Its arguments.
-    pub words: &'a [String],
+    /// It and its arguments.
+    pub program: Program<'a>,
     /// Every datagram is to take a carrier, where there are any, and carriers have no control of congestion where they
     /// need none: the program keeps a pace.
     pub requires: bool,
@@ -150,23 +150,23 @@ impl Stack for Datagrams {
 
     fn carry_datagrams(&self, host: &Host, program: UdpProgram<'_>) -> Option<Invocation> {
         let rule = self.under.rule(program.requires);
-        let plain = match rule.filter(|_| !program.is_neighbour) {
-            None => Invocation::new(&self.bench.0, &self.bench.1),
-            Some(rule) => {
-                let mut options = vec!["--udp".to_owned(), rule.to_owned()];
-                if self.under.has_adapter() {
-                    options.extend(adapter(host, program.requires));
-                }
-                let options: Vec<&str> = options.iter().map(String::as_str).collect();
-                self.weft
-                    .run(&options)
-                    .args([&self.bench.0])
-                    .args(&self.bench.1)
+        let own = match program.program {
+            Program::Bench(words) => {
+                let is_own = self.under == Under::Own && !program.is_neighbour;
+                let bench = Invocation::new(&self.bench.0, &self.bench.1).args(words);
+                bench.args(is_own.then_some("--own"))
             }
+            Program::Installed(name, words) => Invocation::new(name, words),
         };
-        let is_own = self.under == Under::Own && !program.is_neighbour;
-        let own = is_own.then_some("--own");
-        Some(plain.args(program.words).args(own))
+        let Some(rule) = rule.filter(|_| !program.is_neighbour) else {
+            return Some(own);
+        };
+        let mut options = vec!["--udp".to_owned(), rule.to_owned()];
+        if self.under.has_adapter() {
+            options.extend(adapter(host, program.requires));
+        }
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        Some(self.weft.run(&options).args([own.program]).args(own.args))
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
             far: None,
         };
         let program = UdpProgram {
-            words: &words,
+            program: Program::Bench(&words),
             requires,
             is_neighbour: false,
         };

@@ -10,7 +10,7 @@ use crate::job::{Job, CLIENT};
 use crate::metric::{Metric, DELAY, GOODPUT, HALF_ROUND_TRIP};
 use crate::path::PathKind;
 use crate::record::Metrics;
-use crate::stack::{Site, Stack, UdpProgram, UDP, UDP_OWN};
+use crate::stack::{Program, Site, Stack, UdpProgram, UDP, UDP_OWN};
 use crate::verbs::Size;
 
 /// Octets of datagrams in rows of throughput: short ones, what fits a packet of 1500 octets, what has to be fragmented
@@ -147,7 +147,7 @@ impl Workload for Datagrams {
 
     fn share(&self) -> f64 {
         match self.0 {
-            What::PingPong { .. } => 0.5,
+            What::PingPong { .. } => 0.2,
             _ => 1.0,
         }
     }
@@ -180,7 +180,7 @@ pub(super) fn pair(stack: &dyn Stack, site: &Site, words: &[String], requires: b
             site.address().to_string(),
         ];
         let program = UdpProgram {
-            words: &[&at[..], words].concat(),
+            program: Program::Bench(&[&at[..], words].concat()),
             requires,
             is_neighbour: false,
         };

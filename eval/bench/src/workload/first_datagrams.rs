@@ -47,6 +47,13 @@ impl Workload for FirstDatagrams {
         name.to_owned()
     }
 
+    fn share(&self) -> f64 {
+        match self {
+            FirstDatagrams::Stuck => 3.0,
+            FirstDatagrams::LateReceiver => 1.4,
+        }
+    }
+
     fn describe(&self) -> String {
         match self {
             FirstDatagrams::Stuck => format!(

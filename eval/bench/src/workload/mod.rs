@@ -16,6 +16,7 @@ mod hot_spot;
 mod hot_spot_cpu;
 mod mpi;
 mod mpi_tile;
+mod multi_nic;
 mod over_link;
 mod placing;
 mod redis_get;
@@ -30,6 +31,7 @@ mod sockets_idle;
 mod streams;
 mod striped;
 mod udp_over_link;
+mod udp_transfer;
 mod wire;
 
 use std::fmt::Debug;
@@ -126,7 +128,8 @@ pub trait Workload: Debug {
         false
     }
 
-    /// What part of a cell's seconds a sample measures for.
+    /// What part of a cell's seconds a sample takes, but for the start and the end of its programs: those that count
+    /// their turns take what these take.
     fn share(&self) -> f64 {
         1.0
     }
@@ -192,6 +195,7 @@ impl Workload for Verbs {
     fn share(&self) -> f64 {
         match self {
             Verbs::Latency { .. } => 0.5,
+            Verbs::Connect => 0.1,
             _ => 1.0,
         }
     }
@@ -242,6 +246,8 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
     list.extend(agreement.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let first = first_datagrams::ALL.into_iter();
     list.extend(first.map(|row| Rc::new(row) as Rc<dyn Workload>));
+    let transfers = udp_transfer::all().into_iter();
+    list.extend(transfers.map(|row| Rc::new(row) as Rc<dyn Workload>));
     list
 }
 
@@ -280,6 +286,12 @@ pub fn of_cluster(slide: Option<&GivenSlide>) -> Vec<Rc<dyn Workload>> {
         .chain(striped.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .chain(through_mpi.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .collect()
+}
+
+/// What hosts with two links between them do with these: every workload of that path.
+pub fn of_two_links() -> Vec<Rc<dyn Workload>> {
+    let rows = multi_nic::ALL.into_iter();
+    rows.map(|row| Rc::new(row) as Rc<dyn Workload>).collect()
 }
 
 /// What the adapter is for: every workload of the default or of the full plan of its path.

@@ -90,6 +90,10 @@ impl Workload for RedisGet {
         job
     }
 
+    fn share(&self) -> f64 {
+        0.3
+    }
+
     fn parse(&self, _: &dyn Stack, output: &Output) -> Result<Metrics> {
         let lines: Vec<&str> = output.client().trim().lines().collect();
         let [.., titles, figures] = lines[..] else {

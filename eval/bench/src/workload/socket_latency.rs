@@ -109,7 +109,7 @@ impl Workload for SocketLatency {
     }
 
     fn share(&self) -> f64 {
-        0.5
+        0.1
     }
 
     fn size(&self) -> Option<u64> {

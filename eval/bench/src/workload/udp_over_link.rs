@@ -14,7 +14,7 @@ use crate::job::{Job, Ready, Role, Seat, CLIENT, SERVER};
 use crate::metric::{Metric, DELAY, GOODPUT};
 use crate::path::{adapter, PathKind};
 use crate::record::Metrics;
-use crate::stack::{Site, Stack, UdpProgram, UDP, UOE, UOE_FORGIVING, UOE_INLINE};
+use crate::stack::{Program, Site, Stack, UdpProgram, UDP, UOE, UOE_FORGIVING, UOE_INLINE};
 
 /// Octets of a datagram.
 const SIZE: u64 = 1000;
@@ -38,8 +38,17 @@ enum What {
     Frames,
     /// The same, and what is measured is a stream of the kernel's TCP over the same link.
     Beside,
-    Blast,
-    Adaptive,
+    Blast(Pacing),
+    Adaptive(Pacing),
+}
+
+/// Who keeps the rate of a program that has one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pacing {
+    /// The program, which looks at the clock before each datagram.
+    Program,
+    /// The socket, where it has carriers: the program sends as fast as it may.
+    Socket,
 }
 
 /// One of them over a link.
@@ -69,7 +78,9 @@ pub(super) fn all(full: bool, rate: LinkRate) -> Vec<UdpOverLink> {
     let mut beside = over(What::Beside, 10, 0.0);
     beside.1.rate = LinkRate::of_mbit(SHARED_RATE);
     list.push(beside);
-    for what in [What::Blast, What::Adaptive] {
+    let paced = |pacing| [What::Blast(pacing), What::Adaptive(pacing)];
+    let [own, of_socket] = [Pacing::Program, Pacing::Socket].map(paced);
+    for what in [own, of_socket].concat() {
         list.extend([0.0, 0.1, 1.0].map(|loss| over(what, 10, loss)));
     }
     list
@@ -85,8 +96,10 @@ impl Workload for UdpOverLink {
         let what = match self.0 {
             What::Frames => "udp-frames",
             What::Beside => return "udp-beside".to_owned(),
-            What::Blast => "app-rbudp",
-            What::Adaptive => "app-lambdastream",
+            What::Blast(Pacing::Program) => "app-rbudp",
+            What::Blast(Pacing::Socket) => "app-rbudp-rate",
+            What::Adaptive(Pacing::Program) => "app-lambdastream",
+            What::Adaptive(Pacing::Socket) => "app-lambdastream-rate",
         };
         format!("{what}-rtt{round_trip_ms}-loss{loss_percent}")
     }
@@ -105,8 +118,16 @@ impl Workload for UdpOverLink {
             What::Beside => format!(
                 "goodput of a CUBIC stream beside {SHARED_PACE} datagrams of {SIZE} octets a second"
             ),
-            What::Blast => format!("goodput of a transfer at {RATE} Mbit/s, as RBUDP does it"),
-            What::Adaptive => "goodput of a stream, as LambdaStream does it".to_owned(),
+            What::Blast(pacing) => format!(
+                "goodput of a transfer at {RATE} Mbit/s, as RBUDP does it{}",
+                pacing.who()
+            ),
+            What::Adaptive(pacing) => {
+                format!(
+                    "goodput of a stream, as LambdaStream does it{}",
+                    pacing.who()
+                )
+            }
         };
         format!("{what}; {rate}, {round_trip_ms} ms, {loss_percent} % lost; carriers required")
     }
@@ -114,7 +135,7 @@ impl Workload for UdpOverLink {
     fn metric(&self) -> Metric {
         match self.0 {
             What::Frames => DELAY,
-            What::Beside | What::Blast | What::Adaptive => GOODPUT,
+            What::Beside | What::Blast(_) | What::Adaptive(_) => GOODPUT,
         }
     }
 
@@ -136,7 +157,7 @@ impl Workload for UdpOverLink {
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
         let seconds = site.seconds.max(SECONDS_MIN);
         let weft = stack.emulates().expect("and has the command");
-        let [server, client] = ends(stack, site, site.port, &self.words(seconds), false);
+        let [server, client] = ends(stack, site, site.port, &self.words(seconds, stack), false);
         let mut roles = vec![self.1.emulator(weft, false), server, client];
         if self.0 == What::Beside {
             let words = [
@@ -168,6 +189,13 @@ impl Workload for UdpOverLink {
         Ok(metrics)
     }
 
+    fn on_request(&self) -> bool {
+        matches!(
+            self.0,
+            What::Blast(Pacing::Socket) | What::Adaptive(Pacing::Socket)
+        )
+    }
+
     fn share(&self) -> f64 {
         1.3
     }
@@ -191,7 +219,7 @@ fn ends(
         let first = ["raw".to_owned(), end.to_owned(), address.to_string()];
         let words = [&first[..], words].concat();
         let program = UdpProgram {
-            words: &words,
+            program: Program::Bench(&words),
             requires: true,
             is_neighbour,
         };
@@ -220,9 +248,27 @@ fn ends(
     ]
 }
 
+impl Pacing {
+    /// As a description goes on.
+    fn who(self) -> &'static str {
+        match self {
+            Pacing::Program => "",
+            Pacing::Socket => ", its rate kept by carriers",
+        }
+    }
+
+    /// The words of a program for it, on a stack. The kernel's UDP keeps no rate: there the program does.
+    fn words(self, stack: &dyn Stack) -> Vec<String> {
+        match self == Pacing::Socket && stack.name() != UDP {
+            true => vec!["--socket-rate".to_owned()],
+            false => Vec::new(),
+        }
+    }
+}
+
 impl UdpOverLink {
     /// The program and its arguments.
-    fn words(&self, seconds: u32) -> Vec<String> {
+    fn words(&self, seconds: u32, stack: &dyn Stack) -> Vec<String> {
         let size = format!("--size={SIZE}");
         let time = format!("--seconds={seconds}");
         let rate = format!("--rate={RATE}");
@@ -238,12 +284,16 @@ impl UdpOverLink {
                 let pace = format!("--pace={SHARED_PACE}");
                 vec!["datagram-flow".to_owned(), size, time, pace]
             }
-            What::Blast => {
+            What::Blast(pacing) => {
                 let octets = u64::from(RATE) * 1_000_000 / 8 * u64::from(seconds);
                 let all = format!("--octets={octets}");
-                vec!["datagram-blast".to_owned(), size, all, rate]
+                let words = vec!["datagram-blast".to_owned(), size, all, rate];
+                [words, pacing.words(stack)].concat()
             }
-            What::Adaptive => vec!["datagram-adaptive".to_owned(), size, time, rate],
+            What::Adaptive(pacing) => {
+                let words = vec!["datagram-adaptive".to_owned(), size, time, rate];
+                [words, pacing.words(stack)].concat()
+            }
         }
     }
 }
@@ -251,18 +301,34 @@ impl UdpOverLink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stack::{all as stacks, Programs, Weft};
     use std::collections::HashSet;
+
+    fn all_stacks() -> Vec<Box<dyn Stack>> {
+        stacks(&Programs {
+            bench: ("weft".into(), vec![]),
+            weft: Weft::new("weft"),
+            scratch: "scratch".into(),
+        })
+    }
 
     #[test]
     fn every_row_has_a_name_and_arguments_of_its_own() {
         let rows = all(true, LinkRate::default());
         let names: HashSet<String> = rows.iter().map(Workload::id).collect();
-        assert_eq!((rows.len(), names.len()), (22, 22));
+        assert_eq!((rows.len(), names.len()), (28, 28));
         assert!(names.contains("udp-frames-rtt100-loss0.01"));
         let blast = rows.iter().find(|row| row.id() == "app-rbudp-rtt10-loss1");
-        assert_eq!(
-            blast.unwrap().words(2).join(" "),
-            "datagram-blast --size=1000 --octets=25000000 --rate=100"
-        );
+        let words = |row: &UdpOverLink, stack: &dyn Stack| row.words(2, stack).join(" ");
+        let stacks = all_stacks();
+        let [udp, uoe] = [UDP, UOE].map(|name| stacks.iter().find(|it| it.name() == name).unwrap());
+        let plain = "datagram-blast --size=1000 --octets=25000000 --rate=100";
+        assert_eq!(words(blast.unwrap(), uoe.as_ref()), plain);
+        let at_rate = rows
+            .iter()
+            .find(|row| row.id() == "app-rbudp-rate-rtt10-loss1");
+        assert_eq!(words(at_rate.unwrap(), udp.as_ref()), plain);
+        let by_socket = format!("{plain} --socket-rate");
+        assert_eq!(words(at_rate.unwrap(), uoe.as_ref()), by_socket);
     }
 }
