@@ -58,8 +58,11 @@ pub const IDLE_CPU: Metric = lower("idle_cpu_percent", "% of a core");
 /// Time on a core of both ends for each octet that arrived. No row is judged by it.
 pub const CPU_PER_OCTET: Metric = lower("cpu_ns_per_octet", "ns of CPU an octet");
 
+/// Time of cores, in whosever name but the bench's, for each octet that arrived.
+pub const BUSY_PER_OCTET: Metric = lower("busy_ns_octet", "ns of a core");
+
 /// Every metric that a row may be judged by.
-pub const ALL: [Metric; 14] = [
+pub const ALL: [Metric; 15] = [
     HALF_ROUND_TRIP,
     ROUND_TRIP,
     GOODPUT,
@@ -74,6 +77,7 @@ pub const ALL: [Metric; 14] = [
     COMPUTING,
     SERVER_CPU,
     ALLREDUCE,
+    BUSY_PER_OCTET,
 ];
 
 /// Key of the number of operations that a sample is of, warm-up included: messages of a stream, round trips.
@@ -127,6 +131,7 @@ impl Metric {
             (COMPUTING, "computing beside"),
             (SERVER_CPU, "CPU of the server"),
             (ALLREDUCE, "an allreduce"),
+            (BUSY_PER_OCTET, "work of the cores for an octet"),
         ];
         let found = names.iter().find(|(metric, _)| metric == self);
         found.map_or(self.key, |(_, name)| name)

@@ -2,15 +2,17 @@
 //!
 //! [`PacketInterface`] says what the kernel knows of an interface. Who stands between two interfaces has a
 //! [`PacketReceiver`], which takes every frame that arrives, and a [`PacketSender`]; who is a host of its own on one
-//! has a [`crate::device::PacketDevice`], which does both. Opening either socket needs `CAP_NET_RAW` in the user
+//! has a [`crate::device::PacketDevice`], which does both. [`Features`] are what an interface does for the stack above it. Opening either socket needs `CAP_NET_RAW` in the user
 //! namespace that owns the network namespace; `unshare -rn` gives that to an ordinary user.
 
+mod features;
 mod interface;
 mod receiver;
 mod ring;
 mod sender;
 
 pub use crate::batch::OFFLOAD_LEN;
+pub use features::Features;
 pub use interface::PacketInterface;
 pub use receiver::PacketReceiver;
 pub(crate) use ring::Ring;

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::ablated::{AblatedFlow, AblatedPingPong};
 use super::gather;
 use crate::verbs::Mode;
 
@@ -46,6 +47,10 @@ pub(super) enum Program {
     DatagramAdaptive(DatagramAdaptive),
     /// UDP: one datagram each to ports that nothing was sent to before
     DatagramLone(DatagramLone),
+    /// As many messages as go, one way, with one piece of the way more or less
+    AblatedFlow(AblatedFlow),
+    /// One message there and back, with one piece of the way more or less
+    AblatedPingPong(AblatedPingPong),
 }
 
 /// Request and reply, one at a time.

@@ -1,5 +1,6 @@
 //! Both sides of each program in one process.
 
+use super::ablated::{AblatedFlow, AblatedPingPong, Carrier, Pieces};
 use super::programs::*;
 use super::*;
 use crate::verbs::Mode;
@@ -374,4 +375,47 @@ fn a_stream_that_adapts_goes_faster_where_nothing_holds_it() {
     }));
     assert!(m["goodput_gbit_s"] > 0.0, "{m:?}");
     assert!((0.0..100.0).contains(&m["lost_percent"]), "{m:?}");
+}
+
+/// All of it straight, and with a copy and a second thread; over each carrier.
+fn pieces_of_each() -> Vec<Pieces> {
+    let carriers = [
+        Carrier::Tcp,
+        Carrier::Udp,
+        Carrier::UdpMany,
+        Carrier::UdpSegment,
+    ];
+    let pieces = |carrier| {
+        [(false, false), (true, true)].map(|(copy, thread)| Pieces {
+            carrier,
+            size: 1000,
+            batch: 2,
+            nagle: copy,
+            copy,
+            thread,
+        })
+    };
+    carriers.into_iter().flat_map(pieces).collect()
+}
+
+#[test]
+fn messages_come_whatever_piece_of_the_way_is_there() {
+    for pieces in pieces_of_each() {
+        let m = both(Program::AblatedFlow(AblatedFlow { pieces, seconds: 1 }));
+        assert!(m["goodput_gbit_s"] > 0.0, "{pieces:?}: {m:?}");
+        // What was lost is not counted as having come.
+        let (lost, came) = (m["lost_percent"], m["operations"]);
+        assert!((0.0..100.0).contains(&lost) && came > 10.0, "{m:?}");
+    }
+}
+
+#[test]
+fn a_message_comes_back_whatever_piece_of_the_way_is_there() {
+    for pieces in pieces_of_each() {
+        let m = both(Program::AblatedPingPong(AblatedPingPong {
+            pieces,
+            iterations: 50,
+        }));
+        assert!(m["half_rtt_us"] > 0.0 && m["operations"] == 1050.0, "{m:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! The stacks that are compared, one file each.
 
+mod ablation;
 mod adapters;
 mod by_gid;
 mod cm_connect;
@@ -34,6 +35,7 @@ use crate::record::Metrics;
 use crate::verbs::{Op, Verbs};
 
 pub(crate) use crate::installed::{need, on_path};
+pub use ablation::{Ablation, Of, ALL_ON, NO_CRC};
 pub use datagrams::{
     UdpProgram, UDP, UDP_GSO, UDP_OWN, UOE, UOE_FORGIVING, UOE_INLINE, UOE_PATIENT, UOE_WAITING,
 };
@@ -131,6 +133,13 @@ pub trait Stack {
     /// on the last: `words` are its arguments. None where the stack is not one of those.
     fn ranks(&self, words: &[String], site: &Site) -> Option<Invocation> {
         let _ = (words, site);
+        None
+    }
+
+    /// What of the way it has less or more than others, and the bench with these arguments. None where it is no column
+    /// of an ablation.
+    fn ablated(&self, words: &[String]) -> Option<(Ablation, Invocation)> {
+        let _ = words;
         None
     }
 
@@ -235,6 +244,7 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(ucx(ucx::Api::Put)),
     ];
     stacks.extend(others);
+    stacks.extend(ablation::all(programs));
     stacks
 }
 
@@ -381,6 +391,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::plan;
     use crate::workload::Given;
+    use clap::ValueEnum;
     use std::collections::HashSet;
 
     /// The kernel's TCP, for tests of others.
@@ -402,7 +413,7 @@ pub(crate) mod tests {
     #[test]
     fn no_two_stacks_share_a_name_on_a_row() {
         let stacks = all(&programs());
-        for path in [PathKind::Loopback, PathKind::Veth, PathKind::Adapter] {
+        for &path in PathKind::value_variants() {
             for workload in plan::workloads(path, true, &Given::default()) {
                 let names: Vec<_> = stacks
                     .iter()

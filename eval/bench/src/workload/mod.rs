@@ -3,6 +3,7 @@
 //! What RDMA programs do ([`Verbs`]) every stack has programs of its own for. What programs of sockets do has one
 //! program, of the bench's, which a stack brings onto itself as it is ([`Stack::launch`]).
 
+mod ablation;
 mod agreement;
 mod datagrams;
 mod fan_in;
@@ -17,6 +18,7 @@ mod hot_spot_cpu;
 mod mpi;
 mod mpi_tile;
 mod over_link;
+mod per_octet;
 mod placing;
 mod redis_get;
 mod reports;
@@ -280,6 +282,12 @@ pub fn of_cluster(slide: Option<&GivenSlide>) -> Vec<Rc<dyn Workload>> {
         .chain(striped.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .chain(through_mpi.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .collect()
+}
+
+/// What each piece of the way is worth: every workload of that path.
+pub fn of_ablation() -> Vec<Rc<dyn Workload>> {
+    let rows = ablation::ALL.into_iter();
+    rows.map(|row| Rc::new(row) as Rc<dyn Workload>).collect()
 }
 
 /// What the adapter is for: every workload of the default or of the full plan of its path.
