@@ -7,7 +7,8 @@ use std::path::Path;
 use weft_bench::path::PathKind;
 use weft_bench::plan::workloads;
 
-const ROW_FAMILIES: [&str; 20] = [
+const ROW_FAMILIES: [&str; 21] = [
+    "ablation/",
     "cluster/",
     "send-",
     "write-",
@@ -95,12 +96,13 @@ fn the_rows_that_it_names_are_there() {
         PathKind::Veth,
         PathKind::Adapter,
         PathKind::Cluster,
+        PathKind::Ablation,
     ]
     .into_iter()
     .flat_map(|path| {
         let workloads = workloads(path, true, &Default::default());
         workloads.into_iter().map(move |workload| match path {
-            PathKind::Adapter | PathKind::Cluster => {
+            PathKind::Adapter | PathKind::Cluster | PathKind::Ablation => {
                 format!("{}/{}", path.name(), workload.id())
             }
             _ => workload.id(),

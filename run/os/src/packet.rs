@@ -2,8 +2,10 @@
 //!
 //! [`PacketInterface`] says what the kernel knows of an interface. Who stands between two interfaces has a
 //! [`PacketReceiver`], which takes every frame that arrives, and a [`PacketSender`]; who is a host of its own on one
-//! has a [`crate::device::PacketDevice`], which does both. [`Features`] are what an interface does for the stack above it. Opening either socket needs `CAP_NET_RAW` in the user
+//! has a [`crate::device::PacketDevice`], which does both. Opening either socket needs `CAP_NET_RAW` in the user
 //! namespace that owns the network namespace; `unshare -rn` gives that to an ordinary user.
+//!
+//! [`Features`] are what an interface does for the stack above it.
 
 mod features;
 mod interface;

@@ -39,8 +39,8 @@ pub enum PathKind {
     /// Two network namespaces joined by a veth pair, and beside it by two others with a third namespace between them,
     /// where rows have a `weft link` of their own. Its rows tell what the adapter is for.
     Adapter,
-    /// Two network namespaces joined by a veth pair whose ends are told what they do for the stacks above them. Its rows
-    /// tell what each piece of a stack is worth.
+    /// Two network namespaces joined by a veth pair whose ends are told what they do for the stacks above them. Its
+    /// rows tell what each piece of a stack is worth.
     Ablation,
     /// Eight network namespaces joined by a switch, for programs that run on several machines.
     Cluster,

@@ -5,6 +5,7 @@
 
 mod ablation;
 mod agreement;
+mod at_rate;
 mod datagrams;
 mod fan_in;
 mod fan_out;
@@ -109,6 +110,18 @@ pub trait Workload: Debug {
 
     /// The cast that measures it.
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job;
+
+    /// The stack whose rate is the pace of the others, and the metric that tells it: in each repetition they are
+    /// measured at what that one came to there. None where each goes as fast as it can.
+    fn paced_by(&self) -> Option<(&'static str, Metric)> {
+        None
+    }
+
+    /// The same cast at such a pace.
+    fn job_at(&self, stack: &dyn Stack, site: &Site, pace: f64) -> Job {
+        let _ = pace;
+        self.job(stack, site)
+    }
 
     /// The figures in what the roles printed; among them the workload's own metric.
     fn parse(&self, stack: &dyn Stack, output: &Output) -> Result<Metrics>;
@@ -240,6 +253,8 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
     list.extend(gather::all().map(|row| Rc::new(row) as Rc<dyn Workload>));
     let datagrams = datagrams::all().into_iter();
     list.extend(datagrams.map(|row| Rc::new(row) as Rc<dyn Workload>));
+    let at_rate = at_rate::ALL.into_iter();
+    list.extend(at_rate.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let agreement = agreement::ALL.into_iter();
     list.extend(agreement.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let first = first_datagrams::ALL.into_iter();
