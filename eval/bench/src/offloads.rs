@@ -2,6 +2,8 @@
 //!
 //! A program of its own, which is started in the network namespace of the interface before those that measure.
 
+use std::thread;
+
 use anyhow::{ensure, Context, Result};
 use clap::{Args, ValueEnum};
 use weft_os::packet::Features;
@@ -59,7 +61,8 @@ impl Offload {
     }
 }
 
-/// Switches, looks whether it is so, and says that it is.
+/// Switches, looks whether it is so, says that it is, and stays until it is ended: who waits for its word sees it
+/// alive.
 ///
 /// # Errors
 /// The interface does not do as it was told, or this user may not tell it.
@@ -86,7 +89,9 @@ pub fn run(args: &OffloadsArgs) -> Result<()> {
         }
     }
     weft_os::stdout::print(&format!("{READY}\n")).context("cannot say so")?;
-    Ok(())
+    loop {
+        thread::park();
+    }
 }
 
 #[cfg(test)]

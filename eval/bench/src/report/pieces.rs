@@ -1,8 +1,9 @@
-//! What cores do for an octet with a piece of the way less or more, beside what they do with everything on.
+//! What CPU an octet takes with a piece of the way less or more, beside what it takes with everything on.
 
 use super::table::{Column, Table};
 use super::{heading, number, Format};
-use crate::metric::{BUSY_PER_OCTET, GOODPUT, MESSAGE_RATE};
+use crate::metric::{BUSY_PER_OCTET, CPU_PER_OCTET, GOODPUT, MESSAGE_RATE};
+use crate::path::PathKind;
 use crate::record::{CellRecord, RowRecord, Run};
 use crate::stats::median;
 use crate::summary;
@@ -12,7 +13,7 @@ pub(super) struct Pieces<'r> {
     pub(super) row: &'r RowRecord,
     /// What has everything.
     pub(super) reference: &'r str,
-    /// What cores do there for an octet, ns.
+    /// What an octet takes there of both ends, ns.
     pub(super) base: f64,
     /// All others.
     pub(super) pieces: Vec<Piece<'r>>,
@@ -21,7 +22,7 @@ pub(super) struct Pieces<'r> {
 /// A column with a piece less or more.
 pub(super) struct Piece<'r> {
     pub(super) cell: &'r CellRecord,
-    /// What cores do more for an octet, ns: the median of the differences within the repetitions.
+    /// How much more it takes, ns: the median of the differences within the repetitions.
     pub(super) more: f64,
     /// The least and the greatest of these; none where there is one.
     pub(super) range: Option<(f64, f64)>,
@@ -34,8 +35,10 @@ pub(super) fn of<'r>(run: &'r Run, path: &str) -> Vec<Pieces<'r>> {
 }
 
 fn of_row(row: &RowRecord) -> Option<Pieces<'_>> {
-    // Of a message alone nearly all of what a core does is not for its octets.
-    let told = [GOODPUT, MESSAGE_RATE, BUSY_PER_OCTET].contains(&row.metric);
+    // Of a message alone nearly all of what it takes is not for its octets.
+    let of_pieces = row.path == PathKind::Ablation.name();
+    let told =
+        row.metric == CPU_PER_OCTET || of_pieces && [GOODPUT, MESSAGE_RATE].contains(&row.metric);
     let cells = || row.cells.iter().filter(|cell| cell.again.is_none());
     let reference = cells()
         .filter(|_| told)
@@ -44,18 +47,18 @@ fn of_row(row: &RowRecord) -> Option<Pieces<'_>> {
     Some(Pieces {
         row,
         reference: &reference.stack,
-        base: median(&summary::values(reference, BUSY_PER_OCTET.key))?,
+        base: median(&summary::values(reference, CPU_PER_OCTET.key))?,
         pieces: others.filter_map(|cell| piece(cell, reference)).collect(),
     })
 }
 
 fn piece<'r>(cell: &'r CellRecord, reference: &CellRecord) -> Option<Piece<'r>> {
-    let base = reference.values(BUSY_PER_OCTET.key);
+    let base = reference.values(CPU_PER_OCTET.key);
     let of_repetition = |(repetition, value): (u32, f64)| {
         let (_, base) = base.iter().find(|(other, _)| *other == repetition)?;
         Some(value - base)
     };
-    let values = cell.values(BUSY_PER_OCTET.key).into_iter();
+    let values = cell.values(CPU_PER_OCTET.key).into_iter();
     let more: Vec<f64> = values.filter_map(of_repetition).collect();
     let least = more.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = more.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -77,9 +80,10 @@ pub(super) fn table(run: &Run, path: &str, format: Format) -> String {
         Column::words("stack"),
         Column::number("receiver ns/octet"),
         Column::number("sender ns/octet"),
-        Column::number("all cores ns/octet"),
+        Column::number("both"),
         Column::number("more"),
         Column::number("%"),
+        Column::number("all cores"),
         Column::number("lost %"),
         Column::number("pace"),
     ]);
@@ -90,7 +94,7 @@ pub(super) fn table(run: &Run, path: &str, format: Format) -> String {
             table.add(words(row, cell, more));
         }
     }
-    heading("Work of the cores for an octet, in whosever name", format) + &table.draw(format)
+    heading("CPU for an octet", format) + &table.draw(format)
 }
 
 fn words(row: &Pieces, cell: &CellRecord, more: Option<f64>) -> Vec<String> {
@@ -101,11 +105,12 @@ fn words(row: &Pieces, cell: &CellRecord, more: Option<f64>) -> Vec<String> {
         cell.stack.clone(),
         of("server_cpu_ns_octet"),
         of("client_cpu_ns_octet"),
-        of(BUSY_PER_OCTET.key),
+        of(CPU_PER_OCTET.key),
         more.map_or("-".to_owned(), |more| format!("{more:+.3}")),
         more.map_or("-".to_owned(), |more| {
             format!("{:+.0}", share(more, row.base))
         }),
+        of(BUSY_PER_OCTET),
         of("lost_percent"),
         of("pace_messages_per_s"),
     ]
@@ -132,20 +137,20 @@ pub(super) mod tests {
     use crate::summary::tests::{cell_of, row_of};
     use crate::verbs::Verbs;
 
-    /// A run with a row of an ablation, whose repetitions took the cores so many ns an octet.
+    /// A run with a row of an ablation, whose repetitions took so many ns an octet.
     pub(in crate::report) fn run(cells: &[(&str, &[f64])]) -> Run {
-        let cells = cells.iter().map(|(name, busy)| {
-            let mut cell = cell_of(name, "goodput_gbit_s", &vec![Some(10.0); busy.len()]);
-            for (sample, busy) in cell.samples.iter_mut().zip(*busy) {
+        let cells = cells.iter().map(|(name, took)| {
+            let mut cell = cell_of(name, "goodput_gbit_s", &vec![Some(10.0); took.len()]);
+            for (sample, took) in cell.samples.iter_mut().zip(*took) {
                 let Outcome::Metrics(metrics) = &mut sample.outcome else {
                     panic!("it has metrics");
                 };
-                metrics.insert("busy_ns_octet".to_owned(), *busy);
+                metrics.insert("cpu_ns_per_octet".to_owned(), *took);
             }
             cell
         });
-        let mut row = row_of("loopback", Verbs::Connect, cells.collect());
-        row.id = "loopback/tcp-bulk".to_owned();
+        let mut row = row_of("ablation", Verbs::Connect, cells.collect());
+        row.id = "ablation/tcp-bulk".to_owned();
         row.metric = GOODPUT;
         row.workload = Subject::Named {
             name: "tcp-bulk".to_owned(),
@@ -159,12 +164,12 @@ pub(super) mod tests {
     fn a_piece_costs_the_median_of_the_differences_within_the_repetitions() {
         let all_on: &[f64] = &[0.5, 1.0, 0.5];
         let run = run(&[("all on", all_on), ("one copy more", &[0.75, 1.25, 0.5])]);
-        let rows = of(&run, "loopback");
+        let rows = of(&run, "ablation");
         let row = &rows[0];
         assert_eq!((row.reference, row.base), ("all on", 0.5));
         assert_eq!(row.pieces[0].more, 0.25);
         assert_eq!(row.pieces[0].range, Some((0.0, 0.25)));
-        let text = table(&run, "loopback", Format::Markdown);
+        let text = table(&run, "ablation", Format::Markdown);
         assert!(text.contains("+0.250") && text.contains("+50"), "{text}");
         assert_eq!(table(&run, "veth", Format::Markdown), "");
     }
@@ -172,6 +177,6 @@ pub(super) mod tests {
     #[test]
     fn without_what_has_everything_there_is_nothing_to_compare_with() {
         let run = run(&[("one copy more", &[0.75])]);
-        assert!(of(&run, "loopback").is_empty());
+        assert!(of(&run, "ablation").is_empty());
     }
 }

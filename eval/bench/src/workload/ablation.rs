@@ -111,7 +111,7 @@ fn switched(stack: &dyn Stack, site: &Site, host: usize, name: &str) -> Role {
         program: program.args(off),
         ready: Ready::Says(offloads::READY.to_owned()),
         measures: false,
-        told_to_end: false,
+        told_to_end: true,
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the cores do for an octet at one rate: that of the kernel's stack, as fast as it goes, is the pace of the
+//! What CPU an octet takes at one rate: that of the kernel's stack, as fast as it goes, is the pace of the
 //! others in the same repetition.
 
 use anyhow::Result;
@@ -9,7 +9,7 @@ use super::sockets::{carried_pair, carries, printed, MESSAGE};
 use super::Workload;
 use crate::exec::Output;
 use crate::job::{Job, CLIENT};
-use crate::metric::{Metric, BUSY_PER_OCTET, MESSAGE_RATE};
+use crate::metric::{Metric, CPU_PER_OCTET, MESSAGE_RATE};
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::stack::{Site, Stack, PLAIN_CLIENT, TCP, UDP};
@@ -69,11 +69,11 @@ impl Workload for AtRate {
             AtRate::Datagrams => ("datagrams of 1448 octets", "UDP"),
             AtRate::Stream => ("a stream of sockets, 64 KiB a write", "TCP"),
         };
-        format!("work of the cores for an octet of {what}, all at the rate of the kernel's {whose}")
+        format!("CPU of both ends for an octet of {what}, all at the rate of the kernel's {whose}")
     }
 
     fn metric(&self) -> Metric {
-        BUSY_PER_OCTET
+        CPU_PER_OCTET
     }
 
     fn references(&self) -> Vec<String> {

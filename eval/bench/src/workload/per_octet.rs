@@ -2,7 +2,7 @@
 
 use crate::exec::Output;
 use crate::job::{CLIENT, SERVER};
-use crate::metric::{BUSY_PER_OCTET, OPERATIONS};
+use crate::metric::{BUSY_PER_OCTET, CPU_PER_OCTET, OPERATIONS};
 use crate::record::Metrics;
 
 /// Puts it beside what the client told of messages of `size` octets; what nobody looked at is left out.
@@ -15,16 +15,22 @@ pub(super) fn put(metrics: &mut Metrics, output: &Output, size: u64) {
         (SERVER, "server_cpu_ns_octet"),
         (CLIENT, "client_cpu_ns_octet"),
     ];
+    let mut both = 0.0;
     for (name, key) in roles {
         let taken = output.roles.iter().map(|role| &role.taken);
         if let Some(role) = taken.into_iter().find(|role| role.role == name) {
-            metrics.insert(key.to_owned(), (role.user + role.system) * each);
+            let own = (role.user + role.system) * each;
+            metrics.insert(key.to_owned(), own);
+            both += own;
         }
+    }
+    if both > 0.0 {
+        metrics.insert(CPU_PER_OCTET.key.to_owned(), both);
     }
     if let Some(machine) = &output.machine {
         let busy: f64 = machine.cores.iter().map(|core| core.busy).sum();
         let busy = (busy - machine.bench).max(0.0);
-        metrics.insert(BUSY_PER_OCTET.key.to_owned(), busy * each);
+        metrics.insert(BUSY_PER_OCTET.to_owned(), busy * each);
     }
 }
 
@@ -55,6 +61,7 @@ mod tests {
         let of = |key: &str| (metrics[key] * 1e6).round() / 1e6;
         assert_eq!(of("server_cpu_ns_octet"), 0.5);
         assert_eq!(of("client_cpu_ns_octet"), 1.0);
+        assert_eq!(of("cpu_ns_per_octet"), 1.5);
         assert_eq!(of("busy_ns_octet"), 2.0);
     }
 

@@ -1,10 +1,13 @@
 //! As many messages as go, one way. The receiver counts and keeps the time, and tells the sender at the end.
+//!
+//! Nothing holds a sender of UDP back, and what it sends in vain would be charged to what came: the receiver tells it
+//! by a word on the stream that so much more has come, and it goes no further ahead than the receiver has room for.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use anyhow::{ensure, Result};
+use anyhow::{bail, ensure, Context, Result};
 
 use super::mover::Mover;
 use super::way::{with_inlet, with_outlet, Outlet};
@@ -15,6 +18,14 @@ use crate::record::Metrics;
 
 /// Octets that go between two looks at the clock, about: so that the clock does not weigh on small messages.
 const OCTETS_PER_GLANCE: usize = 32 << 10;
+
+/// Octets of datagrams that a word of the receiver's stands for, and that may be under way.
+const WORD: u64 = 1 << 20;
+const UNDER_WAY_MAX: u64 = 4 << 20;
+/// Where datagrams were lost their word does not come: after this the sender goes on without.
+const WORD_TIMEOUT: Duration = Duration::from_millis(50);
+/// Octets of what the receiver tells at the end.
+const REPORT: usize = 24;
 
 /// What has come.
 struct Received {
@@ -58,11 +69,17 @@ impl Received {
 }
 
 pub(in crate::raw) fn serve(mut stream: &TcpStream, program: &AblatedFlow) -> Result<()> {
-    let mover = Mover::of_server(stream, program.pieces)?;
-    let mut received = Received::of(program.pieces);
+    let pieces = program.pieces;
+    let mover = Mover::of_server(stream, pieces)?;
+    let (mut received, mut told) = (Received::of(pieces), 0);
     mover.watch(true)?;
-    with_inlet(&mover, program.pieces, |inlet| {
-        while inlet.next(&mut |octets| received.take(octets))? > 0 {}
+    with_inlet(&mover, pieces, |inlet| {
+        while inlet.next(&mut |octets| received.take(octets))? > 0 {
+            while pieces.carrier != Carrier::Tcp && received.octets - told >= WORD {
+                stream.write_all(&[0])?;
+                told += WORD;
+            }
+        }
         Ok(())
     })?;
     mover.watch(false)?;
@@ -74,26 +91,23 @@ pub(in crate::raw) fn serve(mut stream: &TcpStream, program: &AblatedFlow) -> Re
     Ok(())
 }
 
-pub(in crate::raw) fn measure(mut stream: &TcpStream, program: &AblatedFlow) -> Result<Metrics> {
+pub(in crate::raw) fn measure(stream: &TcpStream, program: &AblatedFlow) -> Result<Metrics> {
     let pieces = program.pieces;
     let mover = Mover::of_client(stream, pieces)?;
     let mut own = message(pieces.size, 0).repeat(mover.messages_of_a_call());
-    let octets_of_a_call = own.len();
-    let calls = with_outlet(&mover, pieces, &own.clone(), |outlet| {
-        send(outlet, &mut own, program.seconds)
+    let mut credit = (pieces.carrier != Carrier::Tcp).then_some(Credit { stream, told: 0 });
+    let sent = with_outlet(&mover, pieces, &own.clone(), |outlet| {
+        send(outlet, &mut own, program.seconds, &mut credit)
     })?;
     mover.end()?;
-    let mut report = [0; 24];
-    stream.read_exact(&mut report)?;
-    let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| report[8 * at + i]));
-    let (octets, first, nanoseconds) = (word(0), word(1), word(2));
-    let sent = calls * octets_of_a_call as u64;
+    let (octets, first, nanoseconds) = report(stream)?;
     if pieces.carrier == Carrier::Tcp {
         ensure!(octets == sent, "{octets} of {sent} octets arrived");
     }
     ensure!(nanoseconds > 0, "nothing was received");
     let timed = (octets - first) as f64;
     let (size, nanoseconds) = (pieces.size as f64, nanoseconds as f64);
+    let lost = 100.0 * (1.0 - octets as f64 / sent as f64);
     Ok(Metrics::from([
         (OPERATIONS.to_owned(), octets as f64 / size),
         (GOODPUT.key.to_owned(), timed * 8.0 / nanoseconds),
@@ -101,23 +115,66 @@ pub(in crate::raw) fn measure(mut stream: &TcpStream, program: &AblatedFlow) -> 
             MESSAGE_RATE.key.to_owned(),
             timed / size * 1e9 / nanoseconds,
         ),
-        (
-            "lost_percent".to_owned(),
-            100.0 * (1.0 - octets as f64 / sent as f64),
-        ),
+        ("lost_percent".to_owned(), lost),
     ]))
 }
 
-/// Calls that were made.
-fn send(outlet: &mut Outlet, own: &mut Vec<u8>, seconds: u32) -> Result<u64> {
+/// What the receiver tells: octets, those of its first receive, and the nanoseconds of the others. Words that nobody
+/// waited for stand before it.
+fn report(mut stream: &TcpStream) -> Result<(u64, u64, u64)> {
+    stream.set_read_timeout(None)?;
+    let mut told = Vec::new();
+    stream.read_to_end(&mut told)?;
+    let report = told.last_chunk::<REPORT>();
+    let report = report.context("the receiver told nothing")?;
+    let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| report[8 * at + i]));
+    Ok((word(0), word(1), word(2)))
+}
+
+/// How far a sender of datagrams may go.
+struct Credit<'s> {
+    stream: &'s TcpStream,
+    /// Octets that the receiver told of.
+    told: u64,
+}
+
+impl Credit<'_> {
+    /// Waits until so many octets sent are not too far ahead.
+    fn wait(&mut self, sent: u64) -> Result<()> {
+        while sent > self.told + UNDER_WAY_MAX {
+            self.stream.set_read_timeout(Some(WORD_TIMEOUT))?;
+            let mut stream = self.stream;
+            match stream.read(&mut [0]) {
+                Ok(0) => bail!("the receiver has ended"),
+                Ok(_) => self.told += WORD,
+                // What is under way has come by now, or never will.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.told = sent,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Octets that were sent.
+fn send(
+    outlet: &mut Outlet,
+    own: &mut Vec<u8>,
+    seconds: u32,
+    credit: &mut Option<Credit>,
+) -> Result<u64> {
     let per_glance = OCTETS_PER_GLANCE.div_ceil(own.len());
     let (start, time) = (Instant::now(), Duration::from_secs(seconds.into()));
-    let mut calls = 0;
+    let mut sent = 0;
     while start.elapsed() < time {
         for _ in 0..per_glance {
             outlet.put(own)?;
         }
-        calls += per_glance as u64;
+        sent += (per_glance * own.len()) as u64;
+        if let Some(credit) = credit {
+            credit.wait(sent)?;
+        }
     }
-    Ok(calls)
+    Ok(sent)
 }

@@ -15,14 +15,15 @@ pub(super) fn of_path(id: &str, run: &Run, path: &str) -> Markup {
         return html! {};
     }
     let title = "Which piece is worth how much";
-    let axis = "work of the cores for an octet, more or less (ns)";
+    let axis = "CPU of both ends for an octet, more or less (ns)";
     html! {
         figure {
             figcaption { (title) }
             (differences(id, title, axis, &sections))
             p class="soft" {
-                "All cores, in whosever name, starts of programs included; the median of the differences within the "
-                "repetitions, thin lines from the least to the greatest. Each row has its own scale."
+                "Both programs, from their start to their end, user and kernel; the median of the differences within the "
+                "repetitions, thin lines from the least to the greatest. Each row has its own scale. What the kernel "
+                "did in nobody's name is in the raw data (" (crate::metric::BUSY_PER_OCTET) ")."
             }
         }
     }
@@ -49,7 +50,7 @@ mod tests {
     #[test]
     fn each_column_is_a_bar_beside_what_has_everything() {
         let run = pieces::tests::run(&[("all on", &[0.5]), ("one copy more", &[0.75])]);
-        let text = of_path("p", &run, "loopback").into_string();
+        let text = of_path("p", &run, "ablation").into_string();
         assert!(text.contains("tcp-bulk: all on takes 0.500 ns"), "{text}");
         assert!(text.contains("one copy more: +0.25 ns (+50 %)"), "{text}");
         assert!(of_path("p", &run, "veth").into_string().is_empty());
