@@ -13,7 +13,7 @@ use crate::path::Place;
 use crate::plan::{Group, Row};
 use crate::record::{CellRecord, RowRecord, BESIDE, THIS};
 use crate::runner::{empty_row, lacks};
-use crate::sample::{planned_seconds, Progress, Sampler, Told};
+use crate::sample::{planned_seconds, Progress, Sampler, Told, Turn};
 use crate::stack::Stack;
 
 /// Pairs after which a row is given up when none of them has a figure of both builds.
@@ -128,8 +128,14 @@ impl<E: Executor> Beside<'_, E> {
                 if self.sampler.executor.interrupted() {
                     return;
                 }
-                self.sampler
-                    .take(row, stacks[side], &mut cells[side], pair, place, progress);
+                self.sampler.take(
+                    row,
+                    stacks[side],
+                    &mut cells[side],
+                    Turn::free(pair),
+                    place,
+                    progress,
+                );
             }
             let ratios = ratios(&cells[0], &cells[1], row.workload.metric());
             if ratios.is_empty() && pair >= NO_FIGURE_PAIRS {
@@ -186,6 +192,11 @@ impl<E: Executor> Beside<'_, E> {
 
 /// Why each of the two is not measured: what it lacks, or that the other one lacks something.
 fn why_not(row: &Row, stacks: [&dyn Stack; 2]) -> [Option<String>; 2] {
+    if let Some((reference, _)) = row.workload.paced_by() {
+        let reason =
+            format!("its pace is {reference}'s, which is not measured beside another build");
+        return [Some(reason.clone()), Some(reason)];
+    }
     let lacks_of = |stack: &dyn Stack| stack.ready().err().map(|error| format!("{error:#}"));
     match stacks.map(|stack| lacks(row).or_else(|| lacks_of(stack))) {
         [None, None] => [None, None],

@@ -36,6 +36,7 @@ pub mod instructions;
 pub mod job;
 pub mod metric;
 pub mod native;
+pub mod offloads;
 pub mod pairs;
 pub mod path;
 pub mod plan;

@@ -55,11 +55,14 @@ pub const ALLREDUCE: Metric = lower("allreduce_us", "µs");
 /// Time on a core of a process that has connections and nothing to do, of the time that passes. No row is judged by it.
 pub const IDLE_CPU: Metric = lower("idle_cpu_percent", "% of a core");
 
-/// Time on a core of both ends for each octet that arrived. No row is judged by it.
+/// Time on a core of both ends for each octet that arrived.
 pub const CPU_PER_OCTET: Metric = lower("cpu_ns_per_octet", "ns of CPU an octet");
 
+/// Key of the time of all cores, in whosever name but the bench's, for each octet that arrived, ns.
+pub const BUSY_PER_OCTET: &str = "busy_ns_octet";
+
 /// Every metric that a row may be judged by.
-pub const ALL: [Metric; 14] = [
+pub const ALL: [Metric; 15] = [
     HALF_ROUND_TRIP,
     ROUND_TRIP,
     GOODPUT,
@@ -74,6 +77,7 @@ pub const ALL: [Metric; 14] = [
     COMPUTING,
     SERVER_CPU,
     ALLREDUCE,
+    CPU_PER_OCTET,
 ];
 
 /// Key of the number of operations that a sample is of, warm-up included: messages of a stream, round trips.
@@ -127,6 +131,7 @@ impl Metric {
             (COMPUTING, "computing beside"),
             (SERVER_CPU, "CPU of the server"),
             (ALLREDUCE, "an allreduce"),
+            (CPU_PER_OCTET, "CPU of both ends"),
         ];
         let found = names.iter().find(|(metric, _)| metric == self);
         found.map_or(self.key, |(_, name)| name)

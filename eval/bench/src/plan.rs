@@ -128,6 +128,9 @@ pub fn workloads(path: PathKind, full: bool, given: &Given) -> Vec<Rc<dyn Worklo
     if path == PathKind::Adapter {
         return workload::of_adapter(full, given.link_rate);
     }
+    if path == PathKind::Ablation {
+        return workload::of_ablation();
+    }
     if path == PathKind::Cluster {
         return workload::of_cluster(given.slide.as_ref());
     }

@@ -8,7 +8,7 @@ use crate::exec::Executor;
 use crate::path::Place;
 use crate::plan::{Group, Row};
 use crate::record::{CellRecord, RowRecord};
-use crate::sample::{planned_seconds, Progress, Sampler, Told};
+use crate::sample::{planned_seconds, Progress, Sampler, Told, Turn};
 use crate::stack::Stack;
 
 /// Runs groups on one path after another.
@@ -96,14 +96,25 @@ impl<'a, E: Executor> Runner<'a, E> {
     ) -> Vec<RowRecord> {
         let mut cells = self.cells(group, place, earlier, progress);
         for repetition in 1..=self.repetitions {
-            for cell in cells.iter_mut().filter(|cell| cell.lacks(repetition)) {
+            for at in 0..cells.len() {
                 if self.sampler.executor.interrupted() {
                     break;
                 }
+                if !cells[at].lacks(repetition) {
+                    continue;
+                }
+                let row = &group[cells[at].row];
+                let pace = self.pace(&cells, at, row, repetition);
+                let cell = &mut cells[at];
                 let stack = self.stacks[cell.stack].as_ref();
-                let row = &group[cell.row];
-                self.sampler
-                    .take(row, stack, &mut cell.record, repetition, place, progress);
+                let (sampler, record) = (&mut self.sampler, &mut cell.record);
+                match pace {
+                    Ok(pace) => {
+                        let turn = Turn { repetition, pace };
+                        sampler.take(row, stack, record, turn, place, progress);
+                    }
+                    Err(reason) => sampler.go_without(row, record, repetition, reason, progress),
+                }
             }
         }
         let mut rows: Vec<RowRecord> = group.iter().map(empty_row).collect();
@@ -111,6 +122,35 @@ impl<'a, E: Executor> Runner<'a, E> {
             rows[cell.row].cells.push(cell.record);
         }
         rows
+    }
+
+    /// What the stack whose rate is the pace of a row came to in this repetition; none for that stack itself, under
+    /// whatever name, and in rows without a pace. An error says that there is no such figure.
+    fn pace(
+        &self,
+        cells: &[Cell],
+        at: usize,
+        row: &Row,
+        repetition: u32,
+    ) -> Result<Option<f64>, String> {
+        let is = |cell: &Cell, name: &str| self.stacks[cell.stack].name() == name;
+        let paced = row.workload.paced_by();
+        let Some((name, metric)) = paced.filter(|(name, _)| !is(&cells[at], name)) else {
+            return Ok(None);
+        };
+        let same = |cell: &&Cell| cell.row == cells[at].row && cell.record.stack == name;
+        let sample = cells.iter().find(same).and_then(|cell| {
+            let mut samples = cell.record.samples.iter();
+            samples.find(|sample| sample.repetition == repetition)
+        });
+        let came_to = sample.and_then(|sample| sample.metrics()?.get(metric.key).copied());
+        let rate = came_to.filter(|rate| rate.is_finite() && *rate > 0.0);
+        match rate {
+            Some(rate) => Ok(Some(rate)),
+            None => Err(format!(
+                "{name}, whose rate is to be its pace, has none in this repetition"
+            )),
+        }
     }
 
     /// The cells of a group in the order in which they take turns: all stacks, then what is measured twice, so that
@@ -242,11 +282,12 @@ mod tests {
     use crate::exec::Output;
     use crate::job::CLIENT;
     use crate::job::{Invocation, Job};
-    use crate::metric::MESSAGE_RATE;
+    use crate::metric::{Metric, MESSAGE_RATE};
     use crate::path::PathKind;
     use crate::record::{Failure, Metrics};
     use crate::stack::Site;
     use crate::verbs::{Mode, Op, Verbs};
+    use crate::workload::Workload;
     use std::cell::RefCell;
     use std::rc::Rc;
 
@@ -344,6 +385,87 @@ mod tests {
         );
         let calls = calls.borrow().clone();
         (rows, calls)
+    }
+
+    /// A row whose stacks go at the pace of one of them.
+    #[derive(Debug)]
+    struct Paced(&'static str);
+
+    impl Workload for Paced {
+        fn id(&self) -> String {
+            "paced".to_owned()
+        }
+        fn describe(&self) -> String {
+            self.id()
+        }
+        fn metric(&self) -> Metric {
+            MESSAGE_RATE
+        }
+        fn references(&self) -> Vec<String> {
+            vec![self.0.to_owned()]
+        }
+        fn serves(&self, _: &dyn Stack, _: PathKind) -> bool {
+            true
+        }
+        fn paced_by(&self) -> Option<(&'static str, Metric)> {
+            Some((self.0, MESSAGE_RATE))
+        }
+        fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
+            stack.job(&WORKLOAD, site)
+        }
+        fn job_at(&self, stack: &dyn Stack, site: &Site, pace: f64) -> Job {
+            let none = [""; 0];
+            let client = Invocation::new(format!("{} at {pace}", stack.name()), none);
+            site.job(&WORKLOAD, client.clone(), client)
+        }
+        fn parse(&self, stack: &dyn Stack, output: &Output) -> anyhow::Result<Metrics> {
+            stack.parse(&WORKLOAD, output)
+        }
+    }
+
+    fn paced(names: &[&'static str]) -> (Vec<RowRecord>, Vec<String>) {
+        let mock = Mock::default();
+        let calls = mock.calls.clone();
+        let stacks: Vec<Box<dyn Stack>> = names
+            .iter()
+            .map(|name| Box::new(Fake(name)) as Box<dyn Stack>)
+            .collect();
+        let row = Row {
+            path: PathKind::Loopback,
+            workload: Rc::new(Paced(names[0])),
+            stacks: (0..stacks.len()).collect(),
+        };
+        let mut runner = Runner::new(mock, &stacks, 2, 1);
+        let place = Place::loopback(None);
+        let rows = runner.run(&[vec![row]], &place, &[], &mut |_| {}, &mut |_| {});
+        let calls = calls.borrow().clone();
+        (rows, calls)
+    }
+
+    #[test]
+    fn what_one_stack_comes_to_is_the_pace_of_the_others_in_that_repetition() {
+        let (rows, calls) = paced(&["a", "b"]);
+        // Each call answers with its number; what is measured twice goes as fast as it can, both times.
+        assert_eq!(calls, ["a", "b at 1", "a", "a", "b at 4", "a"]);
+        let paces = |cell: usize| rows[0].cells[cell].values("pace_messages_per_s");
+        assert_eq!(paces(1), [(1, 1.0), (2, 4.0)]);
+        assert_eq!((paces(0), paces(2)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn without_that_pace_nothing_is_measured_and_the_record_says_so() {
+        for name in ["broken", "absent"] {
+            let (rows, calls) = paced(&[name, "b"]);
+            assert!(
+                calls.iter().all(|call| !call.starts_with("b at")),
+                "{calls:?}"
+            );
+            let mut failed = rows[0].cells[1].failures();
+            let reason = &failed.next().unwrap().reason;
+            let wanted = "whose rate is to be its pace, has none in this repetition";
+            assert!(reason.contains(wanted), "{reason}");
+            assert_eq!(failed.count(), 1);
+        }
     }
 
     #[test]

@@ -35,6 +35,25 @@ impl<'a> Told<'a> {
     }
 }
 
+/// Which measurement of a cell is due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Turn {
+    /// Counted from 1.
+    pub repetition: u32,
+    /// What another stack came to in this repetition, where that is the pace of this one.
+    pub pace: Option<f64>,
+}
+
+impl Turn {
+    /// One that goes as fast as it can.
+    pub fn free(repetition: u32) -> Turn {
+        Turn {
+            repetition,
+            pace: None,
+        }
+    }
+}
+
 /// Takes samples, one after another.
 pub struct Sampler<E> {
     /// Starts the programs.
@@ -62,13 +81,42 @@ impl<E: Executor> Sampler<E> {
         }
     }
 
-    /// Runs `stack` on `row` once and puts what came of it into `cell`; nothing when the user interrupts it.
+    /// Puts down that `row` was not run for want of something, as a failure of this repetition.
+    pub fn go_without(
+        &mut self,
+        row: &Row,
+        cell: &mut CellRecord,
+        repetition: u32,
+        reason: String,
+        progress: Progress,
+    ) {
+        let outcome = Outcome::Failure(Failure {
+            reason,
+            tail: Vec::new(),
+        });
+        self.done += 1;
+        progress(Told {
+            line: &line(self.done, row, &cell.label(), repetition, &outcome),
+            planned: planned_seconds(row.workload.as_ref(), self.seconds),
+        });
+        cell.samples.push(Sample {
+            repetition,
+            at: millis(self.before + self.started.elapsed().as_secs_f64()),
+            took: 0.0,
+            roles: Vec::new(),
+            machine: None,
+            outcome,
+        });
+    }
+
+    /// Runs `stack` on `row` once and puts what came of it into `cell`; nothing when the user interrupts it. The pace
+    /// that it was given stands among its figures.
     pub fn take(
         &mut self,
         row: &Row,
         stack: &dyn Stack,
         cell: &mut CellRecord,
-        repetition: u32,
+        turn: Turn,
         place: &Place,
         progress: Progress,
     ) {
@@ -77,7 +125,10 @@ impl<E: Executor> Sampler<E> {
             port: self.ports.next(),
             seconds: self.seconds,
         };
-        let job = row.workload.job(stack, &site);
+        let job = match turn.pace {
+            Some(pace) => row.workload.job_at(stack, &site, pace),
+            None => row.workload.job(stack, &site),
+        };
         let start = Instant::now();
         let result = self.executor.execute(&job, place);
         let took = start.elapsed().as_secs_f64();
@@ -93,7 +144,9 @@ impl<E: Executor> Sampler<E> {
         };
         let (mut roles, mut machine) = (Vec::new(), None);
         let outcome = match result.and_then(|output| Ok((read(&output)?, output))) {
-            Ok((metrics, output)) => {
+            Ok((mut metrics, output)) => {
+                let pace = row.workload.paced_by().zip(turn.pace);
+                metrics.extend(pace.map(|((_, metric), pace)| (pace_key(metric), pace)));
                 roles = output.roles.into_iter().map(|role| role.taken).collect();
                 machine = output.machine;
                 Outcome::Metrics(metrics)
@@ -102,13 +155,13 @@ impl<E: Executor> Sampler<E> {
         };
         self.done += 1;
         progress(Told {
-            line: &line(self.done, row, &cell.label(), repetition, &outcome),
+            line: &line(self.done, row, &cell.label(), turn.repetition, &outcome),
             planned: planned_seconds(row.workload.as_ref(), self.seconds),
         });
         cell.commands = commands(&job, place);
         let at = self.before + (start - self.started).as_secs_f64();
         cell.samples.push(Sample {
-            repetition,
+            repetition: turn.repetition,
             at: millis(at),
             took: millis(took),
             roles,
@@ -116,6 +169,11 @@ impl<E: Executor> Sampler<E> {
             outcome,
         });
     }
+}
+
+/// Key of the pace that a sample was given, by the metric that tells it.
+pub fn pace_key(metric: Metric) -> String {
+    format!("pace_{}", metric.key)
 }
 
 /// About how many seconds one sample takes.

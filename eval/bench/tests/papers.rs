@@ -7,7 +7,8 @@ use std::path::Path;
 use weft_bench::path::PathKind;
 use weft_bench::plan::workloads;
 
-const ROW_FAMILIES: [&str; 22] = [
+const ROW_FAMILIES: [&str; 23] = [
+    "ablation/",
     "cluster/",
     "send-",
     "write-",
@@ -98,12 +99,13 @@ fn the_rows_that_it_names_are_there() {
         PathKind::Adapter,
         PathKind::Cluster,
         PathKind::TwoLinks,
+        PathKind::Ablation,
     ]
     .into_iter()
     .flat_map(|path| {
         let workloads = workloads(path, true, &Default::default());
         workloads.into_iter().map(move |workload| match path {
-            PathKind::Adapter | PathKind::Cluster | PathKind::TwoLinks => {
+            PathKind::Adapter | PathKind::Cluster | PathKind::TwoLinks | PathKind::Ablation => {
                 format!("{}/{}", path.name(), workload.id())
             }
             _ => workload.id(),

@@ -43,6 +43,78 @@ pub fn set_wide_option(fd: impl AsFd, level: i32, name: i32, value: u64) -> io::
     set_number(fd, level, name, &value)
 }
 
+/// Datagrams that one call sends or receives at most.
+pub const MANY: usize = 64;
+
+/// Sends `octets` to a connected UDP socket's peer as datagrams of `each` octets, the last one may be shorter, in one
+/// `sendmmsg` of at most [`MANY`] of them. Gives how many left.
+///
+/// # Errors
+/// What `sendmmsg` says where not even the first one left.
+pub fn send_many(fd: impl AsFd, octets: &[u8], each: usize) -> io::Result<usize> {
+    let mut parts = octets.chunks(each).map(|part| libc::iovec {
+        iov_base: part.as_ptr().cast_mut().cast(),
+        iov_len: part.len(),
+    });
+    let (mut parts, count) = take_many(&mut parts);
+    let mut messages = messages(&mut parts[..count]);
+    let (fd, list) = (fd.as_fd().as_raw_fd(), messages.as_mut_ptr());
+    // SAFETY: each of the messages has one part of `octets`, which the call reads; all of them outlive it.
+    let sent = unsafe { libc::sendmmsg(fd, list, count as u32, 0) };
+    Ok(number(sent)? as usize)
+}
+
+/// Receives at most [`MANY`] datagrams in one `recvmmsg`, each into `each` octets of `buffer`; waits for the first one
+/// alone. Gives the length of each, in their order.
+///
+/// # Errors
+/// What `recvmmsg` says; `EAGAIN` when nothing came in the socket's timeout.
+pub fn receive_many(
+    fd: impl AsFd,
+    buffer: &mut [u8],
+    each: usize,
+) -> io::Result<impl Iterator<Item = usize>> {
+    let mut parts = buffer.chunks_exact_mut(each).map(|part| libc::iovec {
+        iov_base: part.as_mut_ptr().cast(),
+        iov_len: part.len(),
+    });
+    let (mut parts, count) = take_many(&mut parts);
+    let mut messages = messages(&mut parts[..count]);
+    let (fd, list) = (fd.as_fd().as_raw_fd(), messages.as_mut_ptr());
+    let (flags, never) = (libc::MSG_WAITFORONE, std::ptr::null_mut());
+    // SAFETY: each of the messages has one part of `buffer`, which nobody else has; all of them outlive the call.
+    let came = unsafe { libc::recvmmsg(fd, list, count as u32, flags, never) };
+    let came = number(came)? as usize;
+    Ok(messages
+        .into_iter()
+        .take(came)
+        .map(|message| message.msg_len as usize))
+}
+
+fn take_many(parts: &mut dyn Iterator<Item = libc::iovec>) -> ([libc::iovec; MANY], usize) {
+    let mut taken = [libc::iovec {
+        iov_base: std::ptr::null_mut(),
+        iov_len: 0,
+    }; MANY];
+    let mut count = 0;
+    for (place, part) in taken.iter_mut().zip(parts) {
+        *place = part;
+        count += 1;
+    }
+    (taken, count)
+}
+
+/// A message of each part.
+fn messages(parts: &mut [libc::iovec]) -> [libc::mmsghdr; MANY] {
+    // SAFETY: all-zero is a value of the plain structure: no name, no parts, no ancillary data.
+    let mut messages: [libc::mmsghdr; MANY] = unsafe { std::mem::zeroed() };
+    for (message, part) in messages.iter_mut().zip(parts) {
+        message.msg_hdr.msg_iov = part;
+        message.msg_hdr.msg_iovlen = 1;
+    }
+    messages
+}
+
 fn set_option(fd: impl AsFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     set_number(fd, level, name, &value)
 }
@@ -186,6 +258,23 @@ mod tests {
         assert_eq!(receiver.recv(&mut [0; 1000]).unwrap(), 250);
         let stream = connection().0;
         assert!(set_coalescing(&stream).is_err());
+    }
+
+    #[test]
+    fn one_call_sends_several_datagrams_and_one_receives_them() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        assert_eq!(send_many(&sender, b"aaaabbbbcc", 4).unwrap(), 3);
+        let mut buffer = [0; 20];
+        let lengths: Vec<usize> = receive_many(&receiver, &mut buffer, 5).unwrap().collect();
+        assert_eq!(lengths, [4, 4, 2]);
+        assert_eq!(&buffer[..12], b"aaaa\0bbbb\0cc");
+        receiver
+            .set_read_timeout(Some(Duration::from_millis(1)))
+            .unwrap();
+        let nothing = receive_many(&receiver, &mut buffer, 5).map(drop);
+        assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -4,13 +4,17 @@
 //! [`PacketReceiver`], which takes every frame that arrives, and a [`PacketSender`]; who is a host of its own on one
 //! has a [`crate::device::PacketDevice`], which does both. Opening either socket needs `CAP_NET_RAW` in the user
 //! namespace that owns the network namespace; `unshare -rn` gives that to an ordinary user.
+//!
+//! [`Features`] are what an interface does for the stack above it.
 
+mod features;
 mod interface;
 mod receiver;
 mod ring;
 mod sender;
 
 pub use crate::batch::OFFLOAD_LEN;
+pub use features::Features;
 pub use interface::PacketInterface;
 pub use receiver::PacketReceiver;
 pub(crate) use ring::Ring;

@@ -17,6 +17,7 @@ use weft_applications::ApplicationArgs;
 
 use crate::exec;
 use crate::native::{self, NativeArgs};
+use crate::offloads::{self, OffloadsArgs};
 use crate::path::{Hosts, Named, PathKind};
 use crate::plan::Selection;
 use crate::probe::{self, ProbeArgs};
@@ -65,6 +66,9 @@ enum Command {
     Native(NativeArgs),
     #[command(hide = true)]
     Probe(ProbeArgs),
+    /// Switch what an interface does for the stack above it
+    #[command(hide = true)]
+    Offloads(OffloadsArgs),
     #[command(hide = true)]
     Application(ApplicationArgs),
 }
@@ -160,6 +164,7 @@ pub fn run_as(args: Args, prefix: &[OsString]) -> Result<ExitCode> {
         Some(Command::Application(application)) => {
             weft_applications::run(&application).map(|()| ExitCode::SUCCESS)
         }
+        Some(Command::Offloads(args)) => offloads::run(&args).map(|()| ExitCode::SUCCESS),
         Some(Command::Probe(probe)) => probe::run(&probe).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 use self::end::{posting, reap, Connector, End, Listener, DEPTH, SIGNAL_EVERY};
-use crate::metric::{CONNECT, GOODPUT, MESSAGE_RATE, P99};
+use crate::metric::{CONNECT, GOODPUT, MESSAGE_RATE, OPERATIONS, P99};
 use crate::raw::ping_pong::{metrics as ping_pong_metrics, WARM_UP};
 use crate::raw::Role;
 use crate::record::Metrics;
@@ -163,6 +163,7 @@ fn writes(end: &End, size: usize, time: Duration, post_list: u32) -> Result<Metr
             posted as f64 * size as f64 * 8.0 / seconds / 1e9,
         ),
         (MESSAGE_RATE.key.to_owned(), posted as f64 / seconds),
+        (OPERATIONS.to_owned(), posted as f64),
     ]))
 }
 

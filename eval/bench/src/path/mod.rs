@@ -39,6 +39,9 @@ pub enum PathKind {
     /// Two network namespaces joined by a veth pair, and beside it by two others with a third namespace between them,
     /// where rows have a `weft link` of their own. Its rows tell what the adapter is for.
     Adapter,
+    /// Two network namespaces joined by a veth pair whose ends are told what they do for the stacks above them. Its
+    /// rows tell what each piece of a stack is worth.
+    Ablation,
     /// Eight network namespaces joined by a switch, for programs that run on several machines.
     Cluster,
     /// Two network namespaces joined by two veth pairs of 1 Gbit/s each: hosts with two cards.
@@ -129,6 +132,7 @@ impl PathKind {
             PathKind::Metro => "metro",
             PathKind::LongHaul => "long-haul",
             PathKind::Adapter => "adapter",
+            PathKind::Ablation => "ablation",
             PathKind::Cluster => "cluster",
             PathKind::TwoLinks => "two-links",
             PathKind::Hosts => "hosts",
@@ -147,6 +151,7 @@ impl PathKind {
         match self {
             PathKind::Loopback => "127.0.0.1",
             PathKind::Veth => "veth pair between two network namespaces",
+            PathKind::Ablation => "veth pair between two network namespaces, whose offloads each column switches",
             PathKind::Lan | PathKind::Metro | PathKind::LongHaul => {
                 "two network namespaces with weft link between them"
             }
@@ -173,6 +178,7 @@ impl PathKind {
             PathKind::Loopback
             | PathKind::Veth
             | PathKind::Adapter
+            | PathKind::Ablation
             | PathKind::Cluster
             | PathKind::TwoLinks
             | PathKind::Hosts => None,
@@ -199,7 +205,7 @@ impl PathKind {
             (PathKind::Adapter, _) => namespaces::adapter(cores),
             (PathKind::Cluster, _) => namespaces::cluster(cores),
             (PathKind::TwoLinks, _) => namespaces::two_links(cores),
-            (_, None) => namespaces::veth(cores),
+            (kind, None) => namespaces::veth(kind, cores),
             (kind, Some(link)) => namespaces::emulated(kind, link, cores, weft),
         }
     }

@@ -26,13 +26,13 @@ const CLIENT_INTERFACE: &str = "weft-c";
 const EMULATED: [&str; 2] = ["left", "right"];
 
 /// Two hosts and a wire.
-pub(super) fn veth(cores: Option<(usize, usize)>) -> Result<OpenPath> {
+pub(super) fn veth(kind: PathKind, cores: Option<(usize, usize)>) -> Result<OpenPath> {
     let ends = Ends::make()?;
     let peer = ends.client.namespace.holder.to_string();
     wire(&ends.server, SERVER_INTERFACE, CLIENT_INTERFACE, &peer)?;
     ends.up()?;
     let place = ends.place(cores, 0.0);
-    let mut record = measured(PathKind::Veth, &place)?;
+    let mut record = measured(kind, &place)?;
     record.links.push(link("veth", []));
     Ok(OpenPath {
         place,
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn the_veth_ends_reach_each_other_and_leave_with_the_path() {
-        let path = match veth(None) {
+        let path = match veth(PathKind::Veth, None) {
             Ok(path) => path,
             // Containers and hardened kernels give out no namespaces; the bench then says so in its
             // record.

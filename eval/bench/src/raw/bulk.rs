@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{ensure, Result};
 use weft_os::as_programs::poll_readable;
 
+use super::pace::Rate;
 use super::programs::Stream;
 use crate::metric::{GOODPUT, MESSAGE_RATE, OPERATIONS};
 use crate::record::Metrics;
@@ -26,11 +27,13 @@ pub(super) fn serve(mut stream: &TcpStream, program: &Stream) -> Result<()> {
 }
 
 pub(super) fn measure(mut stream: &TcpStream, program: &Stream) -> Result<Metrics> {
-    send(stream, program)?;
+    let rate = send(stream, program)?;
     let mut report = [0; 16];
     stream.read_exact(&mut report)?;
     let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| report[at + i]));
-    metrics(word(0), word(8), program)
+    let metrics = metrics(word(0), word(8), program)?;
+    rate.map_or(Ok(()), |rate| rate.check(metrics[MESSAGE_RATE.key]))?;
+    Ok(metrics)
 }
 
 /// The server's side where the client is the one that counts.
@@ -38,7 +41,7 @@ pub(super) fn feed(stream: &TcpStream, program: &Stream) -> Result<()> {
     match send(stream, program) {
         // The client has seen enough.
         Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(()),
-        sent => Ok(sent?),
+        sent => Ok(sent.map(drop)?),
     }
 }
 
@@ -48,17 +51,23 @@ pub(super) fn take(stream: &TcpStream, program: &Stream) -> Result<Metrics> {
     metrics(octets, nanoseconds, program)
 }
 
-/// Sends for the time, then says that this was all.
-fn send(mut stream: &TcpStream, program: &Stream) -> IoResult<()> {
+/// Sends for the time, then says that this was all. Gives the rate that it kept, if it was to keep one.
+fn send(mut stream: &TcpStream, program: &Stream) -> IoResult<Option<Rate>> {
     stream.set_nodelay(!program.nagle)?;
     let message = vec![0x5a; program.size];
     let (start, time) = (Instant::now(), Duration::from_secs(program.seconds.into()));
+    let (rate, mut sent) = (program.rate.map(Rate::of), 0);
     while start.elapsed() < time {
         for _ in 0..SENDS_PER_GLANCE {
             stream.write_all(&message)?;
         }
+        sent += SENDS_PER_GLANCE as u64;
+        if let Some(rate) = &rate {
+            rate.wait(sent);
+        }
     }
-    stream.shutdown(Shutdown::Write)
+    stream.shutdown(Shutdown::Write)?;
+    Ok(rate)
 }
 
 /// Octets until the sender has said that this was all, and the nanoseconds that they took.

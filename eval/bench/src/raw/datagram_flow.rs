@@ -12,6 +12,7 @@ use weft_os::as_programs;
 
 use super::clock::{cpu_nanoseconds, nanoseconds};
 use super::datagrams::says_more;
+use super::pace::Rate;
 use super::programs::DatagramFlow;
 use crate::metric::{CPU_PER_OCTET, DELAY, GOODPUT, MESSAGE_RATE, OPERATIONS, P99, P999};
 use crate::record::Metrics;
@@ -221,6 +222,9 @@ pub(super) fn measure(mut control: &TcpStream, program: &DatagramFlow) -> Result
         "sent_gbit_s".to_owned(),
         sent as f64 * octets * 8.0 / took as f64,
     );
+    if let Some(rate) = program.rate {
+        Rate::of(rate).check(metrics[MESSAGE_RATE.key])?;
+    }
     // A sender that keeps a pace spins until the next is due, which says nothing.
     if program.pace.is_none() {
         *metrics.entry(CPU_PER_OCTET.key.to_owned()).or_default() += cpu as f64 / (came * octets);
@@ -241,10 +245,14 @@ fn send_as_many_as_go(socket: &UdpSocket, program: &DatagramFlow) -> Result<u64>
     }
     let octets = vec![0x5a; program.size * segments];
     let end = nanoseconds() + u64::from(program.seconds) * 1_000_000_000;
-    let mut calls = 0;
+    let (rate, mut calls) = (program.rate.map(Rate::of), 0);
+    let per_wait = (SENDS_PER_GLANCE / segments as u64).max(1);
     while calls % SENDS_PER_GLANCE != 0 || nanoseconds() < end {
         send(socket, &octets)?;
         calls += 1;
+        if let Some(rate) = rate.as_ref().filter(|_| calls % per_wait == 0) {
+            rate.wait(calls * segments as u64);
+        }
     }
     Ok(calls * segments as u64)
 }
@@ -306,6 +314,7 @@ mod tests {
             size: 1000,
             seconds: 1,
             pace: None,
+            rate: None,
             lost: 0.0,
             own: false,
         };

@@ -3,6 +3,7 @@
 //! Server and client are two processes of this same executable, started by the bench with the
 //! hidden `raw` command. The client prints its metrics as one JSON object.
 
+mod ablated;
 mod adaptive;
 mod blast;
 mod both;
@@ -143,6 +144,8 @@ fn serve_one(stream: &TcpStream, program: &Program) -> Result<()> {
         Program::DatagramBlast(p) => blast::serve(stream, p),
         Program::DatagramAdaptive(p) => adaptive::serve(stream, p),
         Program::DatagramLone(p) => lone::serve(stream, p),
+        Program::AblatedFlow(p) => ablated::serve(stream, p),
+        Program::AblatedPingPong(p) => ablated::serve_ping_pong(stream, p),
     }
 }
 
@@ -195,6 +198,8 @@ fn measure(server: SocketAddr, program: &Program) -> Result<Metrics> {
         Program::DatagramBlast(p) => blast::measure(&connect()?, p),
         Program::DatagramAdaptive(p) => adaptive::measure(&connect()?, p),
         Program::DatagramLone(p) => lone::measure(&connect()?, p),
+        Program::AblatedFlow(p) => ablated::measure(&connect()?, p),
+        Program::AblatedPingPong(p) => ablated::measure_ping_pong(&connect()?, p),
     }
 }
 

@@ -64,6 +64,47 @@ impl Pace {
     }
 }
 
+/// How long a sender sleeps at least that is ahead of its pace: what is due then goes in one burst, so that a core that
+/// has nothing to do is idle.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+
+/// A sender that sends so many a second, in bursts.
+pub(super) struct Rate {
+    per_second: u32,
+    begun: Instant,
+}
+
+impl Rate {
+    pub(super) fn of(per_second: u32) -> Rate {
+        Rate {
+            per_second,
+            begun: Instant::now(),
+        }
+    }
+
+    /// Sleeps where more was sent than is due.
+    pub(super) fn wait(&self, sent: u64) {
+        let due = Duration::from_secs_f64(sent as f64 / f64::from(self.per_second));
+        let ahead = due.saturating_sub(self.begun.elapsed());
+        if !ahead.is_zero() {
+            thread::sleep(ahead.max(SLEEP_MIN));
+        }
+    }
+
+    /// Whether the receiver's rate came near enough.
+    ///
+    /// # Errors
+    /// It was slower.
+    pub(super) fn check(&self, came: f64) -> Result<()> {
+        let wanted = self.per_second;
+        ensure!(
+            came >= f64::from(wanted) * LEAST,
+            "{came:.0} a second came instead of {wanted}"
+        );
+        Ok(())
+    }
+}
+
 /// Neighbours among processes are far from each other: by the golden ratio.
 fn phase(process: u32) -> f64 {
     (f64::from(process) * 0.618_033_988_75).fract()
@@ -79,6 +120,21 @@ mod tests {
         phases.sort_by(f64::total_cmp);
         let widest = phases.windows(2).map(|two| two[1] - two[0]);
         assert!(widest.fold(0.0, f64::max) < 3.0 / 64.0);
+    }
+
+    #[test]
+    fn a_sender_in_bursts_keeps_its_rate_and_says_where_it_did_not() {
+        let rate = Rate::of(10_000);
+        let mut sent = 0;
+        while rate.begun.elapsed() < Duration::from_millis(200) {
+            sent += 1;
+            rate.wait(sent);
+        }
+        let reached = sent as f64 / rate.begun.elapsed().as_secs_f64();
+        assert!(reached < 11_000.0, "{reached}");
+        rate.check(9_000.0).unwrap();
+        let error = rate.check(8_999.0).unwrap_err().to_string();
+        assert!(error.ends_with("instead of 10000"), "{error}");
     }
 
     #[test]

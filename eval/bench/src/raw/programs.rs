@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::ablated::{AblatedFlow, AblatedPingPong};
 use super::gather;
 use crate::verbs::Mode;
 
@@ -46,6 +47,10 @@ pub(super) enum Program {
     DatagramAdaptive(DatagramAdaptive),
     /// UDP: one datagram each to ports that nothing was sent to before
     DatagramLone(DatagramLone),
+    /// As many messages as go, one way, with one piece of the way more or less
+    AblatedFlow(AblatedFlow),
+    /// One message there and back, with one piece of the way more or less
+    AblatedPingPong(AblatedPingPong),
 }
 
 /// Request and reply, one at a time.
@@ -87,6 +92,9 @@ pub(super) struct Stream {
     /// The receiver waits in poll() before each recv()
     #[arg(long)]
     pub(super) poll: bool,
+    /// Messages a second, in bursts; as many as go without it
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) rate: Option<u32>,
 }
 
 /// Octets of a message that begins with a number of 8 octets.
@@ -295,6 +303,9 @@ pub(super) struct DatagramFlow {
     /// Datagrams a second, each with the time it was sent at (8 octets); as many as go without it
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "own")]
     pub(super) pace: Option<u32>,
+    /// Datagrams a second, in bursts between which the sender sleeps
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "pace")]
+    pub(super) rate: Option<u32>,
     /// The percentage of frames that the path loses; of those that it does not, the 99th percentile is told, too
     #[arg(long, default_value_t = 0.0, requires = "pace")]
     pub(super) lost: f64,

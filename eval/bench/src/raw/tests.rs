@@ -1,5 +1,6 @@
 //! Both sides of each program in one process.
 
+use super::ablated::{AblatedFlow, AblatedPingPong, Carrier, Pieces};
 use super::programs::*;
 use super::*;
 use crate::verbs::Mode;
@@ -86,6 +87,7 @@ fn a_stream_counts_what_arrived() {
         seconds: 1,
         nagle: false,
         poll: false,
+        rate: None,
     }));
     let octets_per_s = m["goodput_gbit_s"] * 1e9 / 8.0;
     assert!(
@@ -143,6 +145,7 @@ fn several_streams_add_up_and_a_server_feeds_its_clients() {
         seconds: 1,
         nagle: false,
         poll: false,
+        rate: None,
     };
     for program in [Program::Stream(stream.clone()), Program::Feed(stream)] {
         let m = all_of(3, program);
@@ -264,6 +267,7 @@ fn a_flow_of_datagrams_tells_what_came_and_what_it_took() {
             size: 1000,
             seconds: 1,
             pace: None,
+            rate: None,
             lost: 0.0,
             own,
         }));
@@ -279,6 +283,7 @@ fn a_flow_at_a_pace_tells_how_long_each_took() {
         size: 100,
         seconds: 1,
         pace: Some(1000),
+        rate: None,
         lost: 0.0,
         own: false,
     }));
@@ -335,6 +340,7 @@ fn who_waits_in_epoll_or_poll_gets_all_of_it() {
         seconds: 1,
         nagle: false,
         poll: true,
+        rate: None,
     }));
     assert!(m["goodput_gbit_s"] > 0.0, "{m:?}");
 }
@@ -376,4 +382,86 @@ fn a_stream_that_adapts_goes_faster_where_nothing_holds_it() {
     }));
     assert!(m["goodput_gbit_s"] > 0.0, "{m:?}");
     assert!((0.0..100.0).contains(&m["lost_percent"]), "{m:?}");
+}
+
+/// All of it straight, and with a copy and a second thread; over each carrier.
+fn pieces_of_each() -> Vec<Pieces> {
+    let carriers = [
+        Carrier::Tcp,
+        Carrier::Udp,
+        Carrier::UdpMany,
+        Carrier::UdpSegment,
+    ];
+    let pieces = |carrier| {
+        [(false, false), (true, true)].map(|(copy, thread)| Pieces {
+            carrier,
+            size: 1000,
+            batch: 2,
+            nagle: copy,
+            copy,
+            thread,
+        })
+    };
+    carriers.into_iter().flat_map(pieces).collect()
+}
+
+#[test]
+fn messages_come_whatever_piece_of_the_way_is_there() {
+    for pieces in pieces_of_each() {
+        let m = both(Program::AblatedFlow(AblatedFlow { pieces, seconds: 1 }));
+        assert!(m["goodput_gbit_s"] > 0.0, "{pieces:?}: {m:?}");
+        // What was lost is not counted as having come.
+        let (lost, came) = (m["lost_percent"], m["operations"]);
+        assert!((0.0..100.0).contains(&lost) && came > 10.0, "{m:?}");
+    }
+}
+
+#[test]
+fn a_message_comes_back_whatever_piece_of_the_way_is_there() {
+    for pieces in pieces_of_each() {
+        let m = both(Program::AblatedPingPong(AblatedPingPong {
+            pieces,
+            iterations: 50,
+        }));
+        assert!(m["half_rtt_us"] > 0.0 && m["operations"] == 1050.0, "{m:?}");
+    }
+}
+
+#[test]
+fn a_stream_and_datagrams_keep_a_rate() {
+    let stream = Program::Stream(Stream {
+        size: 1000,
+        seconds: 1,
+        nagle: false,
+        poll: false,
+        rate: Some(2000),
+    });
+    let datagrams = |own| {
+        Program::DatagramFlow(DatagramFlow {
+            size: 1000,
+            seconds: 1,
+            pace: None,
+            rate: Some(2000),
+            lost: 0.0,
+            own,
+        })
+    };
+    for program in [stream, datagrams(false), datagrams(true)] {
+        let m = both_in_time(&program);
+        // The last burst is ahead of its time.
+        assert!(m["messages_per_s"] < 2500.0, "{m:?}");
+    }
+}
+
+#[test]
+fn who_comes_to_less_than_its_rate_has_no_figure() {
+    let program = Program::Stream(Stream {
+        size: 1 << 20,
+        seconds: 1,
+        nagle: false,
+        poll: false,
+        rate: Some(1_000_000_000),
+    });
+    let error = tried(1, &program).unwrap_err().to_string();
+    assert!(error.ends_with("instead of 1000000000"), "{error}");
 }

@@ -8,6 +8,7 @@ mod environment;
 pub mod html;
 mod losing;
 pub mod picture;
+mod pieces;
 mod plot;
 mod table;
 mod targets;
@@ -55,7 +56,11 @@ pub fn full(run: &Run, format: Format) -> String {
         text += &heading(&title, format);
         if run.rows.iter().any(|row| row.path == path.name) {
             text += &match run.builds.is_empty() {
-                true => rows(run, &path.name, format) + &details::table(run, &path.name, format),
+                true => {
+                    rows(run, &path.name, format)
+                        + &details::table(run, &path.name, format)
+                        + &pieces::table(run, &path.name, format)
+                }
                 false => beside::rows(run, &path.name, format),
             };
         }

@@ -1,5 +1,6 @@
 //! The stacks that are compared, one file each.
 
+mod ablation;
 mod adapters;
 mod by_gid;
 mod cm_connect;
@@ -36,6 +37,7 @@ use crate::record::Metrics;
 use crate::verbs::{Op, Verbs};
 
 pub(crate) use crate::installed::{need, on_path};
+pub use ablation::{Ablation, Of, ALL_ON, NO_CRC};
 pub use datagrams::{
     UdpProgram, UDP, UDP_GSO, UDP_OWN, UOE, UOE_FORGIVING, UOE_INLINE, UOE_PATIENT, UOE_WAITING,
 };
@@ -142,6 +144,13 @@ pub trait Stack {
         None
     }
 
+    /// What of the way it has less or more than others, and the bench with these arguments. None where it is no column
+    /// of an ablation.
+    fn ablated(&self, words: &[String]) -> Option<(Ablation, Invocation)> {
+        let _ = words;
+        None
+    }
+
     /// One program that passes `messages` of this workload between two ends of its own, for callgrind to count its
     /// instructions. An error says why there is none.
     fn counted(&self, workload: &Verbs, messages: u64) -> Result<Invocation> {
@@ -243,6 +252,7 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
         Box::new(ucx(ucx::Api::Put)),
     ];
     stacks.extend(others);
+    stacks.extend(ablation::all(programs));
     stacks
 }
 
@@ -392,6 +402,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::plan;
     use crate::workload::Given;
+    use clap::ValueEnum;
     use std::collections::HashSet;
 
     /// The kernel's TCP, for tests of others.
@@ -414,7 +425,7 @@ pub(crate) mod tests {
     #[test]
     fn no_two_stacks_share_a_name_on_a_row() {
         let stacks = all(&programs());
-        for path in [PathKind::Loopback, PathKind::Veth, PathKind::Adapter] {
+        for &path in PathKind::value_variants() {
             for workload in plan::workloads(path, true, &Given::default()) {
                 let names: Vec<_> = stacks
                     .iter()

@@ -3,7 +3,9 @@
 //! What RDMA programs do ([`Verbs`]) every stack has programs of its own for. What programs of sockets do has one
 //! program, of the bench's, which a stack brings onto itself as it is ([`Stack::launch`]).
 
+mod ablation;
 mod agreement;
+mod at_rate;
 mod datagrams;
 mod fan_in;
 mod fan_out;
@@ -18,6 +20,7 @@ mod mpi;
 mod mpi_tile;
 mod multi_nic;
 mod over_link;
+mod per_octet;
 mod placing;
 mod redis_get;
 mod reports;
@@ -109,6 +112,18 @@ pub trait Workload: Debug {
 
     /// The cast that measures it.
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job;
+
+    /// The stack whose rate is the pace of the others, and the metric that tells it: in each repetition they are
+    /// measured at what that one came to there. None where each goes as fast as it can.
+    fn paced_by(&self) -> Option<(&'static str, Metric)> {
+        None
+    }
+
+    /// The same cast at such a pace.
+    fn job_at(&self, stack: &dyn Stack, site: &Site, pace: f64) -> Job {
+        let _ = pace;
+        self.job(stack, site)
+    }
 
     /// The figures in what the roles printed; among them the workload's own metric.
     fn parse(&self, stack: &dyn Stack, output: &Output) -> Result<Metrics>;
@@ -242,6 +257,8 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
     list.extend(gather::all().map(|row| Rc::new(row) as Rc<dyn Workload>));
     let datagrams = datagrams::all().into_iter();
     list.extend(datagrams.map(|row| Rc::new(row) as Rc<dyn Workload>));
+    let at_rate = at_rate::ALL.into_iter();
+    list.extend(at_rate.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let agreement = agreement::ALL.into_iter();
     list.extend(agreement.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let first = first_datagrams::ALL.into_iter();
@@ -291,6 +308,12 @@ pub fn of_cluster(slide: Option<&GivenSlide>) -> Vec<Rc<dyn Workload>> {
 /// What hosts with two links between them do with these: every workload of that path.
 pub fn of_two_links() -> Vec<Rc<dyn Workload>> {
     let rows = multi_nic::ALL.into_iter();
+    rows.map(|row| Rc::new(row) as Rc<dyn Workload>).collect()
+}
+
+/// What each piece of the way is worth: every workload of that path.
+pub fn of_ablation() -> Vec<Rc<dyn Workload>> {
+    let rows = ablation::ALL.into_iter();
     rows.map(|row| Rc::new(row) as Rc<dyn Workload>).collect()
 }
 

@@ -64,13 +64,7 @@ impl Request {
     fn ask(socket: BorrowedFd<'_>, name: &str, request: libc::c_ulong) -> io::Result<Request> {
         // SAFETY: all-zero is a value of the plain structure.
         let mut asked: libc::ifreq = unsafe { zeroed() };
-        // A name as long as the field leaves no room for the end of the string.
-        if name.is_empty() || name.len() >= asked.ifr_name.len() {
-            return Err(rustix::io::Errno::NODEV.into());
-        }
-        for (to, from) in asked.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = from as libc::c_char;
-        }
+        asked.ifr_name = named(name)?;
         let args = [
             socket.as_raw_fd() as usize,
             request as usize,
@@ -103,6 +97,19 @@ impl Request {
         // SAFETY: every variant of the union is plain data, and all of it was initialised.
         unsafe { self.0.ifr_ifru.ifru_flags }
     }
+}
+
+/// A name as the structure has it.
+pub(super) fn named(name: &str) -> io::Result<[libc::c_char; libc::IFNAMSIZ]> {
+    let mut field = [0; libc::IFNAMSIZ];
+    // A name as long as the field leaves no room for the end of the string.
+    if name.is_empty() || name.len() >= field.len() {
+        return Err(rustix::io::Errno::NODEV.into());
+    }
+    for (to, from) in field.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(field)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 mod figures;
 mod overview;
+mod pieces;
 mod tables;
 
 use maud::{html, Markup, PreEscaped, DOCTYPE};
@@ -99,7 +100,10 @@ fn of_path(id: &str, run: &Run, path: &PathRecord, rows: &[RowSummary]) -> Marku
                 }
             }
             @if let Some(reason) = &path.skipped { p class="failed" { "Skipped: " (reason) } }
-            @if run.builds.is_empty() { (figures::of_path(id, &of_path)) }
+            @if run.builds.is_empty() {
+                (pieces::of_path(&format!("{id}-pieces"), run, &path.name))
+                (figures::of_path(id, &of_path))
+            }
             @else {
                 pre { (beside::rows(run, &path.name, super::Format::Table { width: None })) }
             }

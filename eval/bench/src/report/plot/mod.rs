@@ -3,6 +3,7 @@
 //! colours apart.
 
 mod bars;
+mod differences;
 mod heat;
 mod lines;
 mod scale;
@@ -11,6 +12,7 @@ mod strips;
 use maud::{html, Markup};
 
 pub use bars::{bars, Bar};
+pub use differences::{differences, more_in_words, Difference, Section};
 pub use heat::{heat_map, tones, Square, Tone};
 pub use lines::{lines, Line, Point};
 pub use strips::{strips, Ratio, Strip};
