@@ -12,7 +12,7 @@ use crate::offloads;
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::stack::{Ablation, Of, Site, Stack, ALL_ON, NO_CRC};
-use crate::verbs::Size;
+use crate::verbs::octets;
 
 /// Octets of a long message, of a short one, and of a datagram that fits a packet of 1500 octets.
 const LONG: u64 = 64 << 10;
@@ -129,19 +129,19 @@ impl Workload for Row {
     }
 
     fn describe(&self) -> String {
-        let size = Size(self.octets());
+        let size = octets(self.octets());
         match (self.of, self.alone) {
             (Of::Bulk, false) => {
-                format!("TCP, {size} B a write: one piece of the way less or more")
+                format!("TCP, {size} a write: one piece of the way less or more")
             }
-            (Of::Small, _) => format!("TCP, messages of {size} B: what gathers them"),
+            (Of::Small, _) => format!("TCP, messages of {size}: what gathers them"),
             (Of::Datagrams, false) => {
-                format!("UDP, datagrams of {size} B: one piece of the way less or more")
+                format!("UDP, datagrams of {size}: one piece of the way less or more")
             }
-            (Of::Rdma, _) => format!("RDMA Writes of {size} B over TCP: CRC and markers"),
+            (Of::Rdma, _) => format!("RDMA Writes of {size} over TCP: CRC and markers"),
             (_, true) => {
                 let carrier = if self.of == Of::Bulk { "TCP" } else { "UDP" };
-                format!("{size} B half round trip over {carrier}, waiting: one piece of the way less or more")
+                format!("{size} half round trip over {carrier}, waiting: one piece of the way less or more")
             }
         }
     }

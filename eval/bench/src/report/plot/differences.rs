@@ -79,9 +79,7 @@ fn bars(section: &Section, top: f64) -> Markup {
         let part = if part.is_finite() { part } else { 0.0 };
         LEFT + part.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
     };
-    let bottom = top + STEP * section.bars.len() as f64;
     html! {
-        line class="spread" x1=(at(to_x(0.0))) x2=(at(to_x(0.0))) y1=(at(top)) y2=(at(bottom - 2.0)) {}
         @for (number, bar) in section.bars.iter().enumerate() {
             (one(bar, top + STEP * number as f64, &to_x))
         }
@@ -100,6 +98,8 @@ fn one(bar: &Difference, top: f64, to_x: &impl Fn(f64) -> f64) -> Markup {
             text class="name" x=(at(LEFT)) y=(at(top + 10.0)) {
                 (short(&format!("{}: {}", bar.name, bar.words), LINE))
             }
+            // The line that stands for no difference: beside the bar alone, as the words may stand over it.
+            line class="spread" x1=(at(to_x(0.0))) x2=(at(to_x(0.0))) y1=(at(top + 12.0)) y2=(at(top + 22.0)) {}
             rect class=(class) x=(at(begin)) y=(at(top + 13.0)) width=(at((end - begin).max(0.5))) height="8" {}
             @if let Some((low, high)) = bar.range {
                 line class="spread" x1=(at(to_x(low))) x2=(at(to_x(high))) y1=(at(top + 17.0)) y2=(at(top + 17.0)) {}
