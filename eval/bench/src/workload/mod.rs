@@ -16,6 +16,7 @@ mod first_datagrams;
 mod gather;
 mod hot_spot;
 mod hot_spot_cpu;
+mod made;
 mod mpi;
 mod mpi_tile;
 mod multi_nic;

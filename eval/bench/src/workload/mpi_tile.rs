@@ -1,17 +1,17 @@
 //! Tiles of a picture through MPI-IO on several machines, with the access pattern of MPI-Tile-IO: each host has the
 //! striped files mounted, and a process of a program of MPI that reads or writes its tile there.
 
-use std::cell::OnceCell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{anyhow, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 use tempfile::TempDir;
 
+use super::made::Made;
 use super::sockets::{carries, printed};
 use super::striped::{client, store, CLIENTS};
 use super::Workload;
@@ -82,13 +82,9 @@ pub(super) struct MpiTile {
     made: Rc<Made>,
 }
 
-/// What all rows want that is made here once: the program, and what starts it on a host.
-#[derive(Debug, Default)]
-struct Made(OnceCell<std::result::Result<TempDir, String>>);
-
 /// Every row.
 pub(super) fn all() -> [MpiTile; 4] {
-    let made = Rc::<Made>::default();
+    let made = Rc::new(Made::new(make));
     let row = |name, what, words: &'static [&str]| MpiTile {
         name,
         what,
@@ -118,24 +114,6 @@ pub(super) fn all() -> [MpiTile; 4] {
             &[COLLECTIVE],
         ),
     ]
-}
-
-impl Made {
-    /// The folder with what was made. An error says what is missing and how to get it.
-    fn folder(&self) -> Result<&Path> {
-        let made = self
-            .0
-            .get_or_init(|| make().map_err(|error| format!("{error:#}")));
-        match made {
-            Ok(folder) => Ok(folder.path()),
-            Err(why) => Err(anyhow!("{why}")),
-        }
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        // A row that is not ready is not run.
-        self.folder().unwrap_or(Path::new("")).join(name)
-    }
 }
 
 fn make() -> Result<TempDir> {

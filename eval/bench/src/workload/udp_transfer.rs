@@ -1,16 +1,16 @@
 //! Programs that carry a file over UDP and bring a reliability of their own, unmodified, over the kernel's UDP, with
 //! segmentation offload, and over carriers: UDT, SRT and UFTP.
 
-use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{anyhow, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 use tempfile::TempDir;
 
+use super::made::Made;
 use super::Workload;
 use crate::exec::Output;
 use crate::job::{Job, Ready, Role, Seat, CLIENT, SERVER};
@@ -64,31 +64,10 @@ enum What {
 #[derive(Clone, Debug)]
 pub(super) struct UdpTransfer(What, Rc<Made>);
 
-/// What all rows want that is made here once: the folder with the file.
-#[derive(Debug, Default)]
-struct Made(OnceCell<std::result::Result<TempDir, String>>);
-
 /// Every row.
 pub(super) fn all() -> [UdpTransfer; 3] {
-    let made = Rc::<Made>::default();
+    let made = Rc::new(Made::new(make));
     [What::Udt, What::Srt, What::Uftp].map(|what| UdpTransfer(what, made.clone()))
-}
-
-impl Made {
-    fn folder(&self) -> Result<&Path> {
-        let made = self
-            .0
-            .get_or_init(|| make().map_err(|error| format!("{error:#}")));
-        match made {
-            Ok(folder) => Ok(folder.path()),
-            Err(why) => Err(anyhow!("{why}")),
-        }
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        // A row that is not ready is not run.
-        self.folder().unwrap_or(Path::new("")).join(name)
-    }
 }
 
 fn make() -> Result<TempDir> {

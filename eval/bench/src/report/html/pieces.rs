@@ -21,8 +21,8 @@ pub(super) fn of_path(id: &str, run: &Run, path: &str) -> Markup {
             figcaption { (title) }
             (differences(id, title, axis, &sections))
             p class="soft" {
-                "Both programs, from their start to their end, user and kernel; the median of the differences within the "
-                "repetitions, thin lines from the least to the greatest. Each row has its own scale. What the kernel "
+                "Both programs, from their start to their end, user and kernel; the median of the differences within "
+                "the repetitions, thin lines from the least to the greatest. Each row has its own scale. What the kernel "
                 "did in nobody's name is in the raw data (" (crate::metric::BUSY_PER_OCTET) ")."
             }
         }
