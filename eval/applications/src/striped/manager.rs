@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Barrier, Mutex};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
 
 use super::layout::{Layout, Region};
+use super::meeting::Meeting;
 use super::message::{hear, say, Kind, Message};
 use crate::net::{accept, connect};
 
@@ -26,7 +27,7 @@ struct Files {
     layout: Layout,
     names: Mutex<Names>,
     /// Where the clients wait for each other.
-    meeting: Barrier,
+    meeting: Meeting,
 }
 
 /// Names and the handles of files.
@@ -47,13 +48,17 @@ pub fn serve(listener: &TcpListener, clients: u32, layout: Layout) -> Result<()>
     let files = Files {
         layout,
         names: Mutex::default(),
-        meeting: Barrier::new(clients as usize),
+        meeting: Meeting::new(clients),
     };
     thread::scope(|scope| {
         let mut serving = Vec::new();
         for _ in 0..clients {
             let (stream, files) = (accept(listener)?, &files);
-            serving.push(scope.spawn(move || serve_one(&stream, files)));
+            serving.push(scope.spawn(move || {
+                let served = serve_one(&stream, files);
+                files.meeting.leave();
+                served
+            }));
         }
         let mut ended = serving
             .into_iter()
@@ -67,8 +72,10 @@ fn serve_one(stream: &TcpStream, files: &Files) -> Result<()> {
     while let Some(message) = hear(stream, room)? {
         room = message.octets;
         if message.kind == Kind::Meet {
-            files.meeting.wait();
-            say(stream, Kind::Done, 0, &[], &[])?;
+            match files.meeting.meet() {
+                Ok(()) => say(stream, Kind::Done, 0, &[], &[])?,
+                Err(why) => say(stream, Kind::Failed, 0, &[], &[why.to_string().as_bytes()])?,
+            }
             continue;
         }
         let layout = Region {
@@ -238,14 +245,11 @@ impl Manager {
     /// Waits until all clients have come so far.
     ///
     /// # Errors
-    /// The manager is gone.
+    /// The manager or another client is gone.
     pub fn meet(&self) -> Result<()> {
         let answer = self.ask(Kind::Meet, 0, &[])?;
-        ensure!(
-            answer.kind == Kind::Done,
-            "the manager says {:?}",
-            answer.kind
-        );
+        let why = || String::from_utf8_lossy(&answer.octets);
+        ensure!(answer.kind == Kind::Done, "the manager says: {}", why());
         Ok(())
     }
 

@@ -31,7 +31,7 @@ const REGION: usize = 16;
 pub enum Kind {
     /// To the manager: the octets are the name of a file, which is made where there is none.
     Open,
-    /// To the manager: it answers once all clients have said so.
+    /// To the manager: it answers once all clients have said so, or one has gone.
     Meet,
     /// The answer: the handle; the region is a stripe's length, and on how many servers.
     Opened,

@@ -10,6 +10,7 @@
 mod client;
 mod layout;
 mod manager;
+mod meeting;
 mod message;
 mod mount;
 mod server;

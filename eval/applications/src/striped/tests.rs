@@ -117,3 +117,20 @@ fn all_patterns_and_all_that_is_done_with_them() {
         }
     }
 }
+
+#[test]
+fn nobody_waits_for_a_client_that_has_gone() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let layout = Layout::new(64, 1).unwrap();
+    thread::scope(|scope| {
+        let managing = scope.spawn(|| manager::serve(&listener, 2, layout));
+        let (gone, stays) = (Manager::reach(at).unwrap(), Manager::reach(at).unwrap());
+        gone.open(b"one").unwrap();
+        drop(gone);
+        let complaint = stays.meet().unwrap_err().to_string();
+        assert!(complaint.contains("a client has gone"), "{complaint}");
+        drop(stays);
+        managing.join().unwrap().unwrap();
+    });
+}
