@@ -10,16 +10,22 @@ use std::time::Duration;
 use weft_os::own_thread::OwnThread;
 use weft_os::{lock, process};
 
-use crate::kind::Sockets;
-
 /// Ticks without anything to send after which the thread sleeps, or ends.
 const IDLE_TICKS: u32 = 256;
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
+/// It sleeps one tick out.
+const TICKING: u32 = 2;
 
 /// The sockets that the thread looks after.
-pub trait Gathering: Sockets + Sync {
+pub trait Gathering: Sync {
+    /// Whether anything waits.
+    fn waits(&self) -> bool;
+
+    /// Sends what waits, as far as it goes at once.
+    fn send_waiting(&self);
+
     /// Whether nothing will gather in them any more.
     fn is_over(&self) -> bool;
 
@@ -29,7 +35,8 @@ pub trait Gathering: Sockets + Sync {
         false
     }
 
-    /// How long one tick is now, where that is shorter than usual: somebody waits for what comes any moment.
+    /// How long one tick is now, where that is shorter than usual: somebody waits for what comes any moment. Who has
+    /// the thread know of such a thing amid a tick calls [`Flusher::hasten`].
     fn haste(&self) -> Option<Duration> {
         None
     }
@@ -102,6 +109,13 @@ impl Flusher {
         }
     }
 
+    /// Something waits that is not to wait for a tick: [`Gathering::haste`] is asked anew.
+    pub fn hasten(&self) {
+        if self.state.swap(AWAKE, Ordering::SeqCst) != AWAKE {
+            lock::futex_wake(&self.state, 1);
+        }
+    }
+
     /// Waits until the thread, which has been told to, is gone: a program that confines itself may not let it go
     /// afterwards. Not for ever: in a signal handler the program may hold what the thread waits for.
     pub fn end(&self) {
@@ -119,11 +133,11 @@ impl Flusher {
                 return;
             }
             match sockets.pause().filter(|pause| *pause > self.tick) {
-                None => std::thread::sleep(sockets.haste().unwrap_or(self.tick)),
+                None => self.sleep_a_tick(sockets),
                 Some(_) => self.doze(sockets),
             }
-            if sockets.anything_waits() {
-                sockets.flush_all();
+            if sockets.waits() {
+                sockets.send_waiting();
                 idle = 0;
                 continue;
             }
@@ -145,7 +159,7 @@ impl Flusher {
         let own = process::id();
         self.running.store(0, Ordering::Release);
         self.process.store(0, Ordering::SeqCst);
-        if !sockets.anything_waits() {
+        if !sockets.waits() {
             return true;
         }
         // Who made something wait before it saw that the thread ends has left it to this one.
@@ -157,6 +171,15 @@ impl Flusher {
             self.running.store(own, Ordering::Release);
         }
         !goes_on
+    }
+
+    /// Sleeps for one tick, or for as long as haste allows.
+    fn sleep_a_tick(&self, sockets: &impl Gathering) {
+        self.state.store(TICKING, Ordering::SeqCst);
+        // Who hastened before it saw the state did not wake anybody.
+        let tick = sockets.haste().unwrap_or(self.tick);
+        lock::futex_wait(&self.state, TICKING, Some(tick.as_nanos() as u64));
+        self.state.store(AWAKE, Ordering::SeqCst);
     }
 
     /// Sleeps for longer than a tick, unless somebody wakes it.
@@ -172,12 +195,94 @@ impl Flusher {
     fn sleep(&self, sockets: &impl Gathering) {
         self.state.store(ASLEEP, Ordering::SeqCst);
         // Who made something wait before it saw the state did not wake anybody.
-        while !sockets.anything_waits()
-            && !sockets.is_over()
-            && self.state.load(Ordering::SeqCst) == ASLEEP
+        while !sockets.waits() && !sockets.is_over() && self.state.load(Ordering::SeqCst) == ASLEEP
         {
             lock::futex_wait(&self.state, ASLEEP, None);
         }
         self.state.store(AWAKE, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
+    const SOON: Duration = Duration::from_secs(30);
+
+    /// Of one socket, in which something may wait.
+    #[derive(Default)]
+    struct One {
+        waits: AtomicBool,
+        is_hasty: AtomicBool,
+        is_over: AtomicBool,
+        looks: AtomicU32,
+    }
+
+    impl Gathering for One {
+        fn waits(&self) -> bool {
+            self.looks.fetch_add(1, Ordering::SeqCst);
+            self.waits.load(Ordering::SeqCst)
+        }
+
+        fn send_waiting(&self) {
+            self.waits.store(false, Ordering::SeqCst);
+        }
+
+        fn is_over(&self) -> bool {
+            self.is_over.load(Ordering::SeqCst)
+        }
+
+        fn haste(&self) -> Option<Duration> {
+            let is_hasty = self.is_hasty.load(Ordering::SeqCst);
+            is_hasty.then_some(Duration::from_micros(100))
+        }
+    }
+
+    fn running(tick: Duration) -> (&'static Flusher, &'static One) {
+        assert!(process::watch());
+        let flusher: &Flusher = Box::leak(Box::new(Flusher::new(tick)));
+        let one: &One = Box::leak(Box::default());
+        flusher.ensure(one);
+        (flusher, one)
+    }
+
+    fn comes(condition: impl Fn() -> bool) -> bool {
+        let begun = Instant::now();
+        while !condition() && begun.elapsed() < SOON {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        condition()
+    }
+
+    #[test]
+    fn what_is_not_to_wait_for_a_tick_does_not() {
+        let (flusher, one) = running(SOON * 10);
+        assert!(comes(|| flusher.state.load(Ordering::SeqCst) == TICKING));
+        one.waits.store(true, Ordering::SeqCst);
+        one.is_hasty.store(true, Ordering::SeqCst);
+        flusher.hasten();
+        assert!(comes(|| !one.waits.load(Ordering::SeqCst)));
+        let looks = one.looks.load(Ordering::SeqCst);
+        assert!(
+            comes(|| one.looks.load(Ordering::SeqCst) > looks + 10),
+            "nor does it while there is haste"
+        );
+        one.is_over.store(true, Ordering::SeqCst);
+        flusher.end();
+    }
+
+    #[test]
+    fn what_comes_while_the_thread_sleeps_wakes_it() {
+        let (flusher, one) = running(Duration::from_micros(100));
+        for _ in 0..3 {
+            assert!(comes(|| flusher.state.load(Ordering::SeqCst) == ASLEEP));
+            one.waits.store(true, Ordering::SeqCst);
+            flusher.wake();
+            assert!(comes(|| !one.waits.load(Ordering::SeqCst)));
+        }
+        one.is_over.store(true, Ordering::SeqCst);
+        flusher.end();
     }
 }

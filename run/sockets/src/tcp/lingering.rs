@@ -64,6 +64,15 @@ impl Lingering {
         self.slots.any() && !self.drop_inherited()
     }
 
+    /// Whether one of them was closed so many milliseconds ago, or later.
+    pub(super) fn any_fresh(&self, slots: &Slots, ms: u32) -> bool {
+        let mut all = self
+            .slots
+            .iter()
+            .filter_map(|number| slots.get(number as u32));
+        self.any() && all.any(|slot| slot.closed_for_ms() <= ms)
+    }
+
     fn insert(&self, slot: u32, fd: i32) {
         self.drop_inherited();
         self.process.store(process::id(), Ordering::Release);
@@ -235,7 +244,7 @@ impl Streams {
             self.forget_slot(record);
             lingering.insert(slot, own);
             self.flusher.ensure(self);
-            self.flusher.wake();
+            self.flusher.hasten();
         }
     }
 

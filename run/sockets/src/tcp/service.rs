@@ -13,6 +13,7 @@ use super::room::owes_edge;
 use super::{Record, Streams};
 use crate::ddp::Connection;
 use crate::flusher::Gathering;
+use crate::kind::Sockets;
 
 /// How often the thread looks.
 pub(super) const TICK: Duration = Duration::from_millis(1);
@@ -92,6 +93,14 @@ impl Streams {
 }
 
 impl Gathering for Streams {
+    fn waits(&self) -> bool {
+        self.anything_waits()
+    }
+
+    fn send_waiting(&self) {
+        self.flush_all();
+    }
+
     fn is_over(&self) -> bool {
         self.is_confined()
     }
@@ -101,10 +110,14 @@ impl Gathering for Streams {
     }
 
     /// An answer, if there is one, mostly comes within a fraction of a tick, and so does a Reply; what a program has
-    /// sent meanwhile leaves with it.
+    /// sent meanwhile leaves with it. Nor does a Request come later, for which what was sent waits before the close.
     fn haste(&self) -> Option<Duration> {
         const HASTE: Duration = Duration::from_micros(100);
         const FRESH_MS: u32 = 5;
+        let lingering = self.lingering.as_ref().zip(self.slots.as_ref());
+        if lingering.is_some_and(|(lingering, slots)| lingering.any_fresh(slots, FRESH_MS)) {
+            return Some(HASTE);
+        }
         let mut records = self.waiting.iter().filter_map(|number| self.record(number));
         let is_awaited = |record: &Record| {
             // The number matters to no part of this.

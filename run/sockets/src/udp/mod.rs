@@ -312,6 +312,14 @@ impl Sockets for Datagrams {
 }
 
 impl Gathering for Datagrams {
+    fn waits(&self) -> bool {
+        self.anything_waits()
+    }
+
+    fn send_waiting(&self) {
+        self.flush_all();
+    }
+
     fn is_over(&self) -> bool {
         self.is_confined()
     }
