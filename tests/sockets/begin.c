@@ -227,6 +227,28 @@ CASE("tcp.begin.from-v4-to-a-listener-of-both")
 	ends_close(e);
 }
 
+/* The client does not wait for its connection, and asks for nothing before the server has accepted: whoever answers
+   then does so while the one thread that there is waits in the send. */
+TCPS("begin.who-talks-to-itself-in-one-thread-may-send-before-it-receives")
+{
+	int listener = a_listener(kind, 4);
+	struct name name = name_of(listener);
+	struct ends e = {.a = a_socket(kind)};
+	struct flow out = {1, 0}, in = out;
+
+	set_nonblocking(e.a, true);
+	int result = connect(e.a, &name.any, name.length);
+	CHECK(result == 0 || errno == EINPROGRESS);
+	e.b = accepted(listener);
+	set_nonblocking(e.a, false);
+	NEED(flow_send(&out, e.a, 100000));
+	NEED(shutdown(e.a, SHUT_WR) == 0);
+	CHECK(flow_recv_to_the_end(&in, e.b));
+	EQ(in.at, out.at);
+	EQ(close(listener), 0);
+	ends_close(e);
+}
+
 /* --- connecting without waiting */
 
 TCPS("begin.without-waiting-told-by-epoll")

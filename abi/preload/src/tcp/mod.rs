@@ -315,6 +315,7 @@ impl Socket for TcpSocket {
             caught((), || {
                 let _ = connection.settle();
                 sockets.called(self.record, connection);
+                sockets.accepted_early(self.record, connection);
             });
         }
     }

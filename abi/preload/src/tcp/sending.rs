@@ -1,5 +1,6 @@
 //! Sends of a connection over DDP, and the end of its sending direction.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 
 use weft_os::stream;
@@ -142,7 +143,12 @@ impl TcpSocket {
         is_restarted: bool,
         timeout: &mut Timeout,
     ) -> Option<Errno> {
+        let looks = Cell::new(0);
         wait_for_room(self.fd, is_restarted, timeout, || {
+            let count = looks.replace(looks.get() + 1);
+            if !connection.slot().is_open() {
+                caught((), || self.sockets().answer_own(count));
+            }
             let known = match connection.is_held() {
                 true => self.resolved(connection, libc::MSG_DONTWAIT),
                 false => connection,

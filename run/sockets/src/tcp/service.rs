@@ -11,7 +11,7 @@ use weft_os::lock::Locked;
 use super::lingering::Lingering;
 use super::room::owes_edge;
 use super::{Record, Streams};
-use crate::ddp::Connection;
+use crate::ddp::{Connection, State};
 use crate::flusher::Gathering;
 use crate::kind::Sockets;
 
@@ -29,6 +29,38 @@ impl Streams {
         self.has_room(record, connection);
         if connection.needs_service() || owes_edge(record, connection) {
             self.leave_to_thread(record, connection);
+        }
+    }
+
+    /// A connection was accepted whose Request has not come. The program's next call on it answers that, or a call of
+    /// this process that waits for the Reply ([`Streams::answer_own`]).
+    pub fn accepted_early(&self, record: &Record, connection: Connection<'_>) {
+        if connection.slot().state() != State::Answering {
+            return;
+        }
+        if let Locked::Held(mut fd) | Locked::Orphaned(mut fd) = record.served_by.lock() {
+            *fd = connection.fd();
+        }
+    }
+
+    /// A call waits for a Reply, and has for so many looks. The other end may be this process's own, and the program in
+    /// one thread, which makes no call there before this one has ended: Requests that have come are answered. The more
+    /// seldom the longer it lasts, as there may be many connections.
+    pub fn answer_own(&self, looks: u32) {
+        const LOOKS_MOST: u32 = 1024;
+        let is_due = looks.is_power_of_two() || looks > 0 && looks % LOOKS_MOST == 0;
+        let Some(slots) = self.slots.as_ref().filter(|_| is_due) else {
+            return;
+        };
+        let is_answering = |record: &&Record| {
+            let slot = record.slot().ok().flatten();
+            let slot = slot.filter(|_| record.is_used_here());
+            let slot = slot.and_then(|slot| slots.get(slot));
+            slot.is_some_and(|slot| slot.state() == State::Answering)
+        };
+        let used = |record: &&Record| record.references.is_used();
+        for record in self.records.taken().filter(used).filter(is_answering) {
+            self.serve(record);
         }
     }
 
