@@ -48,7 +48,7 @@ impl Streams {
     /// seldom the longer it lasts, as there may be many connections.
     pub fn answer_own(&self, looks: u32) {
         const LOOKS_MOST: u32 = 1024;
-        let is_due = looks.is_power_of_two() || looks > 0 && looks % LOOKS_MOST == 0;
+        let is_due = looks.is_power_of_two() || looks > 0 && looks.is_multiple_of(LOOKS_MOST);
         let Some(slots) = self.slots.as_ref().filter(|_| is_due) else {
             return;
         };
