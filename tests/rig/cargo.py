@@ -126,18 +126,19 @@ def executables(options):
     return found
 
 
-def lines_of(command, folder=None, environment=None, silence=None):
+def lines_of(command, folder=None, environment=None, silence=None, group=None):
     """Runs a command and passes on what it prints, but for counts, which are added up later; its lines and status, the
-    status None where it was killed because it said nothing for `silence` seconds."""
+    status None where it was killed because it said nothing for `silence` seconds. `group`: 0 for a process group of its
+    own, which is killed as a whole."""
     lines, is_silent = [], False
     with subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, process_group=0) as process:
+                          stderr=subprocess.STDOUT, process_group=group) as process:
         try:
             for line in spoken(process.stdout.fileno(), silence):
                 if line is None:
                     is_silent = True
                     print(f"error: it has said nothing for {silence} s; what its processes wait for:", flush=True)
-                    print(*whereabouts(process.pid), sep="\n", flush=True)
+                    print(*whereabouts(os.getpgid(process.pid)), sep="\n", flush=True)
                     break
                 lines.append(line)
                 if not RESULT.match(line):
@@ -145,7 +146,10 @@ def lines_of(command, folder=None, environment=None, silence=None):
         finally:
             # What it has started goes with it, and with this process.
             if is_silent or process.poll() is None and sys.exc_info()[0]:
-                os.killpg(process.pid, signal.SIGKILL)
+                if group is None:
+                    process.kill()
+                else:
+                    os.killpg(process.pid, signal.SIGKILL)
     return lines, None if is_silent else process.returncode
 
 
@@ -183,7 +187,9 @@ def run_executable(path, crate, folder):
     begin = time.monotonic()
     print(f"     Running {path}", flush=True)
     binary = Binary(str(path))
-    lines, status = lines_of([path], folder, os.environ | {"CARGO_MANIFEST_DIR": str(folder)}, SILENCE)
+    # What runs beside other stages stays in the one process group that can be stopped: that is pure, and starts nothing.
+    lines, status = lines_of([path], folder, os.environ | {"CARGO_MANIFEST_DIR": str(folder)}, SILENCE,
+                             group=None if crate in PURE else 0)
     binary.take(mended(lines))
     binary.is_silent = status is None
     # A status that no test stands for: it died after its counts.

@@ -1,6 +1,6 @@
 //! What all programs do with their sockets.
 
-use std::io::{ErrorKind, IoSlice, Write};
+use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ pub fn accept(listener: &TcpListener) -> Result<TcpStream> {
 pub fn connect(to: SocketAddr) -> Result<TcpStream> {
     let until = Instant::now() + START;
     let stream = loop {
-        match TcpStream::connect(to) {
+        match TcpStream::connect(to).and_then(to_another) {
             Err(error)
                 if error.kind() == ErrorKind::ConnectionRefused && Instant::now() < until =>
             {
@@ -47,6 +47,16 @@ pub fn connect(to: SocketAddr) -> Result<TcpStream> {
     };
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// The connection, unless it is one of a socket with itself: TCP makes such a one where nobody listens at a port of this
+/// machine's and the kernel gives the very same to whoever connects (RFC 9293 3.5, simultaneous open). Its holder would
+/// hear itself, and the process that was to listen could not.
+fn to_another(stream: TcpStream) -> io::Result<TcpStream> {
+    match stream.local_addr()? == stream.peer_addr()? {
+        true => Err(ErrorKind::ConnectionRefused.into()),
+        false => Ok(stream),
+    }
 }
 
 /// Writes all of these, one behind the other, in as few calls as the kernel takes.
@@ -66,4 +76,27 @@ pub fn write_all(mut stream: &TcpStream, parts: &[&[u8]]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::os::fd::OwnedFd;
+
+    use rustix::net::{bind, connect, getsockname, socket, AddressFamily, SocketType};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_has_connected_to_itself_is_nobodys_peer() {
+        let own: OwnedFd = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&own, &SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).unwrap();
+        connect(&own, &getsockname(&own).unwrap()).unwrap();
+        let refused = to_another(TcpStream::from(own)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(to_another(stream).is_ok());
+    }
 }

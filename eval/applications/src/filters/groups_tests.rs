@@ -12,7 +12,7 @@ use anyhow::{ensure, Result};
 use super::frame::{head, Kind};
 use super::groups::{Beside, Groups};
 use super::merge::{Merge, Works};
-use super::testing::{address, addresses, joints, side_by_side};
+use super::testing::{address, joints, side_by_side};
 use super::{Filter, Output};
 
 const UNIT: u32 = 16 << 10;
@@ -214,7 +214,7 @@ fn a_group_that_dies_fails_the_run_in_words() {
 /// Has the source hand out units of work while `goes_on`, to a group that is played: by what it is ordered, and what it
 /// answers. Gives what the source came to.
 fn played(goes_on: bool, play: impl FnOnce(TcpStream, TcpStream)) -> Result<()> {
-    let (end, first) = (addresses(1), address());
+    let (end, first) = (address(), address());
     let reader = TcpListener::bind(first).unwrap();
     thread::scope(|scope| {
         let source = scope.spawn(move || {

@@ -1,6 +1,7 @@
 //! For tests of programs: the whole of one in a process, with a thread for each copy.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
 use super::groups::listens_at;
@@ -12,10 +13,19 @@ const COPIES: u32 = 2;
 /// Makes a copy of a filter, in its thread.
 type Make<'a> = &'a (dyn Fn() -> Box<dyn Filter> + Sync);
 
-/// An address of this machine's that nobody listens at for now.
+/// An address of this machine's that nobody else listens at or connects from, nor at the hundred ports behind it: one of
+/// the loopback network that no other call gives. A free port of 127.0.0.1 would be free for whoever binds or connects
+/// next, too, in a test beside this one, and a copy that cannot listen leaves the others waiting.
 pub(crate) fn address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    const HOSTS: u32 = 250;
+    // Below the ports that the kernel gives connections.
+    const PORT: u32 = 7000;
+    let (process, call) = (std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
+    let host =
+        [1 + process % HOSTS, process / HOSTS % 256, 1 + call % HOSTS].map(|octet| octet as u8);
+    let address = Ipv4Addr::new(127, host[0], host[1], host[2]);
+    SocketAddr::new(address.into(), (PORT + call / HOSTS * 100) as u16)
 }
 
 /// How a copy is joined to others, with units of this length.
@@ -82,18 +92,6 @@ pub(crate) fn joined(
     });
 }
 
-/// An address that nobody listens at for now, and as many ports behind it.
-pub(crate) fn addresses(number: u32) -> SocketAddr {
-    loop {
-        let first = address();
-        let all = (0..number)
-            .map(|group| TcpListener::bind(listens_at(first, group)?).map_err(Into::into));
-        if all.collect::<anyhow::Result<Vec<TcpListener>>>().is_ok() {
-            return first;
-        }
-    }
-}
-
 /// Has `share` use so many groups of one copy of each filter, of which each has everything. Gives what each copy came
 /// to, group after group, the last filter first.
 pub(crate) fn side_by_side(
@@ -103,7 +101,7 @@ pub(crate) fn side_by_side(
     others: &[Make<'_>],
     share: impl FnOnce(&Joints),
 ) -> Vec<anyhow::Result<()>> {
-    let end = addresses(groups);
+    let end = address();
     thread::scope(|scope| {
         let started = (0..groups).map(|number| {
             let end = listens_at(end, number).unwrap();
