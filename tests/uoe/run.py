@@ -149,7 +149,8 @@ def a_receiver_that_is_plain(bed, how):
 def answers(bed):
     sent, came, carried, here = transfer(bed, "answer", count=12800)
     expect((sent, came), came["came"] == sent["sent"] == sent["answered"])
-    expect((carried, here), carried[0] > 1000 and carried[1] == here[1] == 1)
+    # Both ends send, and where both connect at once the second carrier drains first (decision 0034).
+    expect((carried, here), carried[0] > 1000 and {carried[1], here[1]} <= {1, 2})
 
 
 def opened(target):

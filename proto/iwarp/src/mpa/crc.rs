@@ -14,6 +14,13 @@ pub fn crc32c(octets: &[u8]) -> u32 {
     imp::crc32c(octets)
 }
 
+/// Finds out what the CPU can do, which the first CRC does else. A process that may fork calls this before it has a second
+/// thread: `crc-fast` finds it out under a lock, and a child that is forked amid that, by a thread that does not do it,
+/// would wait for ever for one that it does not have.
+pub fn prepare() {
+    core::hint::black_box(crc32c(b"weft"));
+}
+
 /// CRC32c of octets that come in pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Crc(u32);

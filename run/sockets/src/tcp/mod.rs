@@ -37,6 +37,7 @@ mod watching;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use weft_iwarp::mpa::crc;
 use weft_os::{pages, process, stream};
 use weft_settings::streams::StreamRules;
 
@@ -120,6 +121,8 @@ impl Streams {
         discovery: Option<&'static Discovery>,
         is_shown: bool,
     ) -> Streams {
+        // Before there is a thread of ours.
+        crc::prepare();
         let mut streams = Streams {
             records: Pool::new(0),
             rules,
