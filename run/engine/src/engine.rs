@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use weft_os::fork::PerProcess;
 use weft_os::mem::Registered;
-use weft_verbs::iwarp::mpa::crc::crc32c;
+use weft_verbs::iwarp::mpa::crc;
 use weft_verbs::mr::Regions;
 
 use crate::carrier::tcp::KernelTcp;
@@ -123,9 +123,8 @@ impl Engine {
     }
 
     fn begin(settings: Settings, network: Arc<dyn Network>) -> Result<Arc<Engine>, Error> {
-        // What the CPU can do is found out at the first CRC, behind a lock of the library that computes it. A child
-        // that was forked meanwhile would wait for good, so that happens before there are threads of ours.
-        std::hint::black_box(crc32c(b"weft"));
+        // Before there are threads of ours.
+        crc::prepare();
         let (clock, stats) = (Clock::start(), Arc::new(Stats::new(settings.stat)));
         let engine = Arc::new(Engine {
             regions: RwLock::new(Regions::default()),

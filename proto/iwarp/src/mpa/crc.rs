@@ -17,6 +17,7 @@ pub fn crc32c(octets: &[u8]) -> u32 {
 /// Finds out what the CPU can do, which the first CRC does else. A process that may fork calls this before it has a second
 /// thread: `crc-fast` finds it out under a lock, and a child that is forked amid that, by a thread that does not do it,
 /// would wait for ever for one that it does not have.
+#[inline]
 pub fn prepare() {
     core::hint::black_box(crc32c(b"weft"));
 }
