@@ -187,7 +187,7 @@ def run_executable(path, crate, folder):
     begin = time.monotonic()
     print(f"     Running {path}", flush=True)
     binary = Binary(str(path))
-    # What runs beside other stages stays in the one process group that can be stopped: that is pure, and starts nothing.
+    # What runs beside other stages stays in the one process group that can be stopped: it is pure, and starts nothing.
     lines, status = lines_of([path], folder, os.environ | {"CARGO_MANIFEST_DIR": str(folder)}, SILENCE,
                              group=None if crate in PURE else 0)
     binary.take(mended(lines))

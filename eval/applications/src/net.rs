@@ -49,9 +49,9 @@ pub fn connect(to: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// The connection, unless it is one of a socket with itself: TCP makes such a one where nobody listens at a port of this
-/// machine's and the kernel gives the very same to whoever connects (RFC 9293 3.5, simultaneous open). Its holder would
-/// hear itself, and the process that was to listen could not.
+/// The connection, unless it is one of a socket with itself: TCP makes such a one where nobody listens at a port of
+/// this machine's and the kernel gives the very same to whoever connects (RFC 9293 3.5, simultaneous open). Its holder
+/// would hear itself, and the process that was to listen could not.
 fn to_another(stream: TcpStream) -> io::Result<TcpStream> {
     match stream.local_addr()? == stream.peer_addr()? {
         true => Err(ErrorKind::ConnectionRefused.into()),

@@ -13,9 +13,9 @@ const COPIES: u32 = 2;
 /// Makes a copy of a filter, in its thread.
 type Make<'a> = &'a (dyn Fn() -> Box<dyn Filter> + Sync);
 
-/// An address of this machine's that nobody else listens at or connects from, nor at the hundred ports behind it: one of
-/// the loopback network that no other call gives. A free port of 127.0.0.1 would be free for whoever binds or connects
-/// next, too, in a test beside this one, and a copy that cannot listen leaves the others waiting.
+/// An address of this machine's that nobody else listens at or connects from, nor at the hundred ports behind it: one
+/// of the loopback network that no other call gives. A free port of 127.0.0.1 would be free for whoever binds or
+/// connects next, too, in a test beside this one, and a copy that cannot listen leaves the others waiting.
 pub(crate) fn address() -> SocketAddr {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     const HOSTS: u32 = 250;

@@ -14,9 +14,9 @@ pub fn crc32c(octets: &[u8]) -> u32 {
     imp::crc32c(octets)
 }
 
-/// Finds out what the CPU can do, which the first CRC does else. A process that may fork calls this before it has a second
-/// thread: `crc-fast` finds it out under a lock, and a child that is forked amid that, by a thread that does not do it,
-/// would wait for ever for one that it does not have.
+/// Finds out what the CPU can do, which else the first CRC does. A process that may fork calls this before it has a
+/// second thread: `crc-fast` finds it out under a lock, and a child that is forked amid that, by another thread, would
+/// wait for ever for a thread that it does not have.
 #[inline]
 pub fn prepare() {
     core::hint::black_box(crc32c(b"weft"));
