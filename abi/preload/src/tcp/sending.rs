@@ -147,7 +147,7 @@ impl TcpSocket {
         wait_for_room(self.fd, is_restarted, timeout, || {
             let count = looks.replace(looks.get() + 1);
             if !connection.slot().is_open() {
-                caught((), || self.sockets().answer_own(count));
+                caught((), || self.sockets().answer_own(self.fd, count));
             }
             let known = match connection.is_held() {
                 true => self.resolved(connection, libc::MSG_DONTWAIT),

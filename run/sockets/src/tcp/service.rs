@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use weft_os::beside;
 use weft_os::lock::Locked;
 
 use super::lingering::Lingering;
@@ -43,13 +44,16 @@ impl Streams {
         }
     }
 
-    /// A call waits for a Reply, and has for so many looks. The other end may be this process's own, and the program in
-    /// one thread, which makes no call there before this one has ended: Requests that have come are answered. The more
-    /// seldom the longer it lasts, as there may be many connections.
-    pub fn answer_own(&self, looks: u32) {
+    /// A call on this descriptor waits for a Reply, and has for so many looks. Where this process has the other end too
+    /// and one thread alone, no call is made there before this one has ended: a Request that has come there is answered
+    /// here. That end is looked for the more seldom the longer it lasts, as there may be many connections.
+    pub fn answer_own(&self, fd: i32, looks: u32) {
         const LOOKS_MOST: u32 = 1024;
         let is_due = looks.is_power_of_two() || looks > 0 && looks.is_multiple_of(LOOKS_MOST);
-        let Some(slots) = self.slots.as_ref().filter(|_| is_due) else {
+        if !is_due || self.is_confined() {
+            return;
+        }
+        let (Some(slots), Some(own)) = (&self.slots, beside::local_end(fd)) else {
             return;
         };
         let is_answering = |record: &&Record| {
@@ -58,8 +62,15 @@ impl Streams {
             let slot = slot.and_then(|slot| slots.get(slot));
             slot.is_some_and(|slot| slot.state() == State::Answering)
         };
+        let is_other_end = |record: &&Record| {
+            let (Locked::Held(fd) | Locked::Orphaned(fd)) = record.served_by.lock() else {
+                return false;
+            };
+            *fd >= 0 && beside::peer_end(*fd) == Some(own)
+        };
         let used = |record: &&Record| record.references.is_used();
-        for record in self.records.taken().filter(used).filter(is_answering) {
+        let mut answering = self.records.taken().filter(used).filter(is_answering);
+        if let Some(record) = answering.find(is_other_end) {
             self.serve(record);
         }
     }
