@@ -158,7 +158,8 @@ fn flag(setting: &'static Setting) -> Arg {
         | Kind::DatagramRules(_)
         | Kind::StreamRules(_)
         | Kind::TransportRules(_)
-        | Kind::DiscoveryPort(_) => arg,
+        | Kind::DiscoveryPort(_)
+        | Kind::Devices(_) => arg,
         Kind::Interfaces(_) => arg.action(ArgAction::Append),
     }
 }
@@ -175,6 +176,7 @@ fn parser(setting: &'static Setting) -> ValueParser {
         | Kind::StreamRules(_)
         | Kind::TransportRules(_)
         | Kind::DiscoveryPort(_)
+        | Kind::Devices(_)
         | Kind::Folder(_)
         | Kind::LauncherFolder => clap::builder::StringValueParser::new()
             .try_map(|text| match setting.check(&text) {
@@ -199,6 +201,7 @@ fn value_name(kind: &Kind) -> String {
         Kind::Integer { unit: "octets", .. } => "OCTETS".to_owned(),
         Kind::Integer { .. } => "N".to_owned(),
         Kind::DiscoveryPort(_) => "PORT|same".to_owned(),
+        Kind::Devices(_) => "one|all|NAME,NAME".to_owned(),
         Kind::Folder(_) | Kind::LauncherFolder => "DIR".to_owned(),
     }
 }

@@ -416,6 +416,20 @@ CASE("option.of-a-wrong-size-is-refused")
 	rdma_destroy_event_channel(channel);
 }
 
+CASE("id.belongs-to-the-device-of-its-address")
+{
+	need_cm();
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *listener = listen_on(channel, AF_INET, 1), *id = towards(channel, listener);
+
+	NEED(listener->verbs && id->verbs);
+	EQ(strcmp(ibv_get_device_name(listener->verbs->device), ibv_get_device_name(env.ctx->device)), 0);
+	EQ(strcmp(ibv_get_device_name(id->verbs->device), ibv_get_device_name(env.ctx->device)), 0);
+	EQ(rdma_destroy_id(id), 0);
+	EQ(rdma_destroy_id(listener), 0);
+	rdma_destroy_event_channel(channel);
+}
+
 CASE("devices.of-the-connection-manager-contain-ours")
 {
 	need_cm();

@@ -41,6 +41,23 @@ CASE("qp.sizes-are-given-back-and-are-enough")
 	EQ(ibv_destroy_qp(qp), 0);
 }
 
+CASE("qp.with-objects-of-another-context-is-refused")
+{
+	struct ibv_context *other = ibv_open_device(env.ctx->device);
+	NEED(other);
+	struct ibv_cq *mine = a_cq(8), *theirs = ibv_create_cq(other, 8, NULL, NULL, 0);
+	NEED(theirs);
+	struct ibv_qp_init_attr init = plain(mine);
+
+	init.send_cq = theirs;
+	NONE(ibv_create_qp(a_pd(), &init), EINVAL);
+	init = plain(mine);
+	init.recv_cq = theirs;
+	NONE(ibv_create_qp(a_pd(), &init), EINVAL);
+	EQ(ibv_destroy_cq(theirs), 0);
+	EQ(ibv_close_device(other), 0);
+}
+
 CASE("qp.numbers-differ")
 {
 	struct ibv_pd *pd = a_pd();

@@ -4,18 +4,20 @@ use std::mem::zeroed;
 use std::net::IpAddr;
 
 use libc::{c_int, c_void};
+use weft_engine::device::Device;
+use weft_engine::settings::Face;
 use weft_engine::ud::{grh_ends, GRH_LEN};
 use weft_engine::AddressHandle;
 
 use crate::attributes;
-use crate::context::Context;
+use crate::context;
 use crate::entry::{code, invalid, pointer, unsupported, Outcome};
+use crate::gids;
 use crate::handle::{Handle, Object};
 use crate::layout::numbers::*;
 use crate::layout::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_pd, ibv_wc};
 use crate::memory::Pd;
-use crate::query::{self, PORT};
-use weft_engine::settings::Face;
+use crate::query::PORT;
 
 /// An address handle.
 pub struct Ah {
@@ -46,10 +48,13 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Outcome<*mut ibv_ah> {
     if attr.port_num != PORT {
         return invalid();
     }
-    let (local, peer) = attributes::ends(attr)?;
+    // SAFETY: a live domain's own field.
+    let context = unsafe { (*domain.public()).context };
+    // SAFETY: a live domain's context.
+    let device = unsafe { context::device_of(context)? };
+    let (local, peer) = attributes::ends(device, attr)?;
     let public = ibv_ah {
-        // SAFETY: a live domain's own field.
-        context: unsafe { (*domain.public()).context },
+        context,
         pd,
         handle: 0,
     };
@@ -65,7 +70,12 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Outcome<*mut ibv_ah> {
 ///
 /// # Safety
 /// `wc` is the program's completion; `grh` has 40 octets, or is null.
-unsafe fn sender(port: u8, wc: &ibv_wc, grh: *const c_void) -> Outcome<ibv_ah_attr> {
+unsafe fn sender(
+    device: &Device,
+    port: u8,
+    wc: &ibv_wc,
+    grh: *const c_void,
+) -> Outcome<ibv_ah_attr> {
     if Face::of_process() == Face::Iwarp {
         return unsupported();
     }
@@ -77,22 +87,22 @@ unsafe fn sender(port: u8, wc: &ibv_wc, grh: *const c_void) -> Outcome<ibv_ah_at
     let Some((from, to)) = grh_ends(&area) else {
         return invalid();
     };
-    let mut attr = path(to, from)?;
+    let mut attr = path(device, to, from)?;
     attr.dlid = wc.slid;
     attr.sl = wc.sl;
     attr.src_path_bits = wc.dlid_path_bits;
     Ok(attr)
 }
 
-/// What an address handle from one of this machine's addresses to another's is made with.
+/// What an address handle of a device from one of this machine's addresses to another's is made with.
 ///
 /// # Errors
 /// `EINVAL`: the machine does not have the address.
-pub fn path(local: IpAddr, peer: IpAddr) -> Outcome<ibv_ah_attr> {
+pub fn path(device: &Device, local: IpAddr, peer: IpAddr) -> Outcome<ibv_ah_attr> {
     // SAFETY: numbers, for which zero is a value.
     let mut attr: ibv_ah_attr = unsafe { zeroed() };
     attr.grh.dgid = gid_of(peer);
-    attr.grh.sgid_index = query::index_of(local)?;
+    attr.grh.sgid_index = gids::index_of(device, local)?;
     attr.grh.hop_limit = 0xff;
     attr.is_global = 1;
     attr.port_num = PORT;
@@ -131,11 +141,11 @@ export! {
         code(|| {
             // SAFETY: a context of ours or null; the program's structures.
             unsafe {
-                Handle::<Context>::of(context)?;
+                let device = context::device_of(context)?;
                 let (Some(wc), false) = (wc.as_ref(), attr.is_null()) else {
                     return invalid();
                 };
-                *attr = sender(port, wc, grh)?;
+                *attr = sender(device, port, wc, grh)?;
             }
             Ok(())
         })
@@ -151,8 +161,10 @@ export! {
         pointer(|| {
             // SAFETY: the program's completion, its receive's octets, and a domain of ours or null.
             unsafe {
+                let domain = Handle::<Pd>::of(pd)?;
+                let device = context::device_of((*domain.public()).context)?;
                 match wc.as_ref() {
-                    Some(wc) => create(pd, &sender(port, wc, grh)?),
+                    Some(wc) => create(pd, &sender(device, port, wc, grh)?),
                     None => invalid(),
                 }
             }

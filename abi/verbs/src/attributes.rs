@@ -3,13 +3,14 @@
 
 use std::net::IpAddr;
 
+use weft_engine::device::Device;
 use weft_engine::types::{Access, QpState};
 use weft_engine::{QpAttr, QpAttrMask};
 
 use crate::entry::{invalid, Outcome};
+use crate::gids;
 use crate::layout::numbers::*;
 use crate::layout::{ibv_ah_attr, ibv_qp_attr};
-use crate::query;
 
 /// Takes the fields that `mask` names over into `to`. The fields are read one by one, since
 /// programs initialise only those.
@@ -47,11 +48,11 @@ pub unsafe fn take_over(to: &mut ibv_qp_attr, attr: *const ibv_qp_attr, mask: i6
     }
 }
 
-/// What the engine is to change.
+/// What the engine is to change of a queue pair of this device.
 ///
 /// # Errors
 /// `EINVAL`: a state or rights that do not exist are named.
-pub fn of_engine(attr: &ibv_qp_attr, named: QpAttrMask) -> Outcome<QpAttr> {
+pub fn of_engine(device: &Device, attr: &ibv_qp_attr, named: QpAttrMask) -> Outcome<QpAttr> {
     let state_of = |number: i32, mask| match named.contains(mask) {
         true => state(number.into()),
         false => Ok(QpState::Reset),
@@ -62,7 +63,7 @@ pub fn of_engine(attr: &ibv_qp_attr, named: QpAttrMask) -> Outcome<QpAttr> {
     };
     // Which address an index stands for is asked of the kernel, so only where the path is named.
     let ends = match named.contains(QpAttrMask::AV) {
-        true => ends(&attr.ah_attr).ok(),
+        true => ends(device, &attr.ah_attr).ok(),
         false => None,
     };
     Ok(QpAttr {
@@ -133,16 +134,16 @@ fn state(number: i64) -> Outcome<QpState> {
     })
 }
 
-/// The addresses of both ends of a path, this one first.
+/// The addresses of both ends of a path from a device, this one first.
 ///
 /// # Errors
 /// `EINVAL`: not an address that could be reached: an Ethernet link needs a global route and a GID of
 /// each end.
-pub fn ends(path: &ibv_ah_attr) -> Outcome<(IpAddr, IpAddr)> {
+pub fn ends(device: &Device, path: &ibv_ah_attr) -> Outcome<(IpAddr, IpAddr)> {
     if path.is_global == 0 {
         return invalid();
     }
-    let local = query::address_at(path.grh.sgid_index)?;
+    let local = gids::address_at(device, path.grh.sgid_index)?;
     let peer = weft_engine::device::address_of(path.grh.dgid.raw);
     let same_family = local.is_ipv4() == peer.is_ipv4();
     if !same_family || peer.is_unspecified() || peer.is_multicast() {

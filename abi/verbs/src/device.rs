@@ -3,35 +3,43 @@
 
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
+use std::net::IpAddr;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::AtomicBool;
 
 use libc::{c_char, c_int, size_t};
-use weft_engine::device;
+use weft_engine::device::{self, Device};
 
 use crate::context::Context;
 use crate::entry::{code, invalid, pointer, value, Errno, Outcome};
 use crate::handle::{free_retired, Handle};
 use crate::layout::{ibv_context, ibv_context_ops, ibv_device, verbs_context};
 use crate::unsupported::in_words;
-use crate::weft0::weft0;
 use crate::{
-    completion, device_files, off, one_engine, post, qp, query, srq, system_devices, window,
+    completion, device_files, listed, off, one_engine, post, qp, query, srq, system_devices, window,
 };
 
-/// Whether a device is ours.
+/// The device of ours at an entry of the list.
 ///
 /// # Errors
 /// `EINVAL` for null, `ENODEV` for another device.
-fn check(device: *mut ibv_device) -> Outcome<()> {
-    if device.is_null() {
+fn of_entry(entry: *mut ibv_device) -> Outcome<&'static Device> {
+    if entry.is_null() {
         return invalid();
     }
-    if device == weft0() {
-        Ok(())
-    } else {
-        Err(Errno(libc::ENODEV))
-    }
+    listed::device_of(entry).ok_or(Errno(libc::ENODEV))
+}
+
+/// The device for a local address, or for a connection without one.
+///
+/// # Errors
+/// `ENODEV`: there is none, as the settings name an interface that is not there.
+pub fn for_address(address: Option<IpAddr>) -> Outcome<&'static Device> {
+    let found = match address {
+        Some(address) => device::with_address(address),
+        None => device::all().first(),
+    };
+    found.ok_or(Errno(libc::ENODEV))
 }
 
 /// For whatever makes a program's first object: this copy of the library has to serve the process.
@@ -46,11 +54,11 @@ pub fn claim() -> Outcome<()> {
     }
 }
 
-/// Opens the device once more.
+/// Opens a device once more.
 ///
 /// # Errors
 /// What the engine says, and those of [`claim`].
-pub fn open() -> Outcome<*mut ibv_context> {
+pub fn open(device: &'static Device) -> Outcome<*mut ibv_context> {
     claim()?;
     let engine = weft_engine::Context::open()?;
     // SAFETY: numbers, addresses and optional functions, for which zero is a value, and a mutex
@@ -62,14 +70,14 @@ pub fn open() -> Outcome<*mut ibv_context> {
     public.create_qp_ex = Some(qp::create_qp_ex);
     public.create_srq_ex = Some(srq::create_srq_ex);
     public.sz = size_of::<verbs_context>();
-    public.context.device = weft0();
+    public.context.device = listed::entry(device);
     public.context.ops = operations();
     public.context.cmd_fd = -1;
     public.context.async_fd = engine.async_fd();
     public.context.num_comp_vectors = completion::VECTORS;
     // What says that `verbs_context` stands around the context (`__VERBS_ABI_IS_EXTENDED`).
     public.context.abi_compat = usize::MAX;
-    Ok(Handle::create(public, Context { engine }))
+    Ok(Handle::create(public, Context { engine, device }))
 }
 
 fn operations() -> ibv_context_ops {
@@ -87,14 +95,14 @@ fn operations() -> ibv_context_ops {
 }
 
 export! {
-    /// `ibv_get_device_list(3)`. A null `num_devices` is allowed. Our device comes first, behind it
+    /// `ibv_get_device_list(3)`. A null `num_devices` is allowed. Our devices come first, behind them
     /// the machine's own if they are asked for.
     fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
         pointer(|| {
             let (real_list, real_devices) = system_devices::devices();
             let mut devices = Vec::new();
             if !off::is_off() {
-                devices.push(weft0());
+                devices.extend(listed::all());
             }
             devices.extend(real_devices);
             devices.push(null_mut());
@@ -136,8 +144,7 @@ export! {
     /// `ibv_get_device_guid(3)`: in network byte order; 0 for null.
     fn ibv_get_device_guid(device: *mut ibv_device) -> u64, of device(device) {
         value(0, || {
-            check(device)?;
-            Ok(device::attributes().guid.to_be())
+            Ok(of_entry(device)?.guid().to_be())
         })
     }
 
@@ -149,8 +156,7 @@ export! {
     /// `ibv_open_device(3)`.
     fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context, of device(device) {
         pointer(|| {
-            check(device)?;
-            open()
+            open(of_entry(device)?)
         })
     }
 

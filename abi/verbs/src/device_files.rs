@@ -1,4 +1,4 @@
-//! The device's files, for programs that look for them by path.
+//! The devices' files, for programs that look for them by path.
 //!
 //! UCX asks `stat` for `/dev/infiniband/weft0` before it takes a device from the list, and newer
 //! versions ask `access`; nearly every program that chooses a GID reads its type from
@@ -52,7 +52,9 @@ impl StandIn {
         // SAFETY: the caller of stat(2) and its like gives a string that ends in NUL.
         let asked = unsafe { CStr::from_ptr(path) }.to_bytes();
         if let Some(name) = asked.strip_prefix(FOLDER) {
-            let ours = name == device::NAME.as_bytes() && !off::is_off();
+            // Most names there are other libraries', and the devices are looked for only where one may be ours.
+            let may_be = name.starts_with(device::NAME.as_bytes()) && !off::is_off();
+            let ours = may_be && device::all().iter().any(|one| one.name.as_bytes() == name);
             return ours.then_some(StandIn::Known(DEVICE));
         }
         match (sysfs::at(&below_class(asked)?)?, wanted) {

@@ -5,7 +5,7 @@
 //! | [`layout`] | the structures that programs see |
 //! | `entry`, `handle`, `event_references` | the C edge: errors, objects, events that are out |
 //! | `one_engine` | a second copy of this library in the process |
-//! | `device`, `weft0`, `context`, `query` | the device list, contexts, attributes |
+//! | `device`, `listed`, `context`, `query`, `gids` | the device list, contexts, attributes |
 //! | `memory`, `window` | protection domains, memory regions and windows |
 //! | `ah` | address handles |
 //! | `completion`, `srq`, `qp`, `queue_pair`, `attributes` | queues |
@@ -44,8 +44,10 @@ mod device;
 mod device_files;
 mod event_references;
 mod exclusive_region;
+mod gids;
 mod handle;
 pub mod layout;
+mod listed;
 mod listing;
 mod memory;
 mod off;
@@ -63,6 +65,5 @@ mod sysfs;
 mod system_devices;
 mod unsupported;
 mod version;
-mod weft0;
 mod window;
 mod wr;

@@ -112,7 +112,7 @@ fn entry(at: usize, name: &str, kind: u8) -> dirent64 {
     entry.d_off = at as i64;
     entry.d_reclen = size_of::<dirent64>() as u16;
     entry.d_type = kind;
-    crate::weft0::put_text(&mut entry.d_name, name);
+    crate::listed::put_text(&mut entry.d_name, name);
     entry
 }
 

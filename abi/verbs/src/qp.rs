@@ -11,6 +11,7 @@ use weft_engine::{QpAttrMask, QpInit, QpModifier, QpType};
 
 use crate::attributes;
 use crate::completion;
+use crate::context;
 use crate::entry::{code, invalid, pointer, unsupported, value, Outcome};
 use crate::event_references::{self, lock};
 use crate::handle::Handle;
@@ -75,6 +76,16 @@ pub unsafe fn create(
         sq_sig_all: init.sq_sig_all != 0,
         cookie: number,
     };
+    // SAFETY: the caller promises: `pd` and the objects that `init` names are ours or null. Each begins with its
+    // context's address.
+    let context_of = |object: *mut c_void| unsafe { *object.cast::<*mut ibv_context>() };
+    let named: [*mut c_void; 3] = [init.send_cq.cast(), init.recv_cq.cast(), init.srq.cast()];
+    let of_another =
+        |object: &*mut c_void| !object.is_null() && context_of(*object) != context_of(pd.cast());
+    if named.iter().any(of_another) {
+        // An RNIC's driver finds no such object in the context of the domain.
+        return invalid();
+    }
     let engine = match kind {
         IBV_QPT_UD => Engine::Datagrams(domain.engine.create_ud_qp(init_engine)?),
         _ => Engine::Connected(domain.engine.create_qp(init_engine)?),
@@ -202,7 +213,9 @@ pub unsafe fn modify(qp: *mut ibv_qp, attr: *const ibv_qp_attr, mask: i64) -> Ou
     let mut wanted = set.attr;
     // SAFETY: the caller promises: `qp` and `attr` are null or valid.
     unsafe { attributes::take_over(&mut wanted, attr, mask) };
-    let changed = attributes::of_engine(&wanted, named)?;
+    // SAFETY: a live queue pair's own field.
+    let device = unsafe { context::device_of((*pair.base()).context)? };
+    let changed = attributes::of_engine(device, &wanted, named)?;
     match &pair.engine {
         Engine::Connected(qp) => set.modifier.modify(qp, &changed)?,
         Engine::Datagrams(qp) => set.modifier.modify_datagrams(qp, &changed)?,

@@ -1,19 +1,19 @@
 //! What a program asks about the device and its port.
 
 use std::mem::{size_of, zeroed};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr::copy_nonoverlapping;
 
 use libc::{c_int, size_t, ssize_t};
-use weft_engine::device;
+use weft_engine::device::{self, Device};
 use weft_engine::settings::Face;
 
-use crate::context::Context;
+use crate::context::{self, Context};
 use crate::entry::{code, invalid, status, unsupported, Errno, Outcome};
+use crate::gids::{gid, gid_entry, gids};
 use crate::handle::Handle;
 use crate::layout::numbers::*;
 use crate::layout::*;
-use crate::weft0::put_text;
+use crate::listed::put_text;
 
 /// The only port.
 pub use weft_engine::device::PORT;
@@ -33,13 +33,13 @@ const LINK_UP: u8 = 5;
 const OLD_PORT_ATTR: usize = 48;
 const _: () = assert!(OLD_PORT_ATTR == std::mem::offset_of!(ibv_port_attr, port_cap_flags2));
 
-fn device_attributes() -> ibv_device_attr {
+fn device_attributes(device: &Device) -> ibv_device_attr {
     let of = device::attributes();
     // SAFETY: numbers and characters, for which zero is a value.
     let mut attr: ibv_device_attr = unsafe { zeroed() };
     put_text(&mut attr.fw_ver, env!("CARGO_PKG_VERSION"));
-    attr.node_guid = of.guid.to_be();
-    attr.sys_image_guid = of.guid.to_be();
+    attr.node_guid = device.guid().to_be();
+    attr.sys_image_guid = device.guid().to_be();
     attr.vendor_id = device::VENDOR;
     attr.vendor_part_id = device::VENDOR_PART;
     attr.max_mr_size = of.max_mr_size;
@@ -79,13 +79,13 @@ fn number(limit: impl TryInto<c_int>) -> c_int {
     limit.try_into().unwrap_or(c_int::MAX)
 }
 
-pub fn port_attributes() -> ibv_port_attr {
+pub fn port_attributes(device: &Device) -> ibv_port_attr {
     // SAFETY: numbers, for which zero is a value.
     let mut attr: ibv_port_attr = unsafe { zeroed() };
     attr.state = IBV_PORT_ACTIVE as c_int;
     attr.max_mtu = IBV_MTU_4096 as c_int;
     attr.active_mtu = IBV_MTU_4096 as c_int;
-    attr.gid_tbl_len = number(gids().len());
+    attr.gid_tbl_len = number(gids(device).len());
     attr.port_cap_flags = match Face::of_process() {
         Face::Infiniband => (IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS) as u32,
         Face::Iwarp => IBV_PORT_CM_SUP as u32,
@@ -129,12 +129,12 @@ pub unsafe extern "C" fn query_port(
 ) -> c_int {
     code(|| {
         // SAFETY: a context of ours, or null.
-        unsafe { Handle::<Context>::of(context)? };
+        let device = unsafe { context::device_of(context)? };
         if port != PORT {
             return invalid();
         }
         // SAFETY: the program gave the address and the size of its structure.
-        unsafe { give(&port_attributes(), attr, size) }
+        unsafe { give(&port_attributes(device), attr, size) }
     })
 }
 
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn query_device_ex(
 ) -> c_int {
     code(|| {
         // SAFETY: a context of ours, or null.
-        unsafe { Handle::<Context>::of(context)? };
+        let device = unsafe { context::device_of(context)? };
         // SAFETY: null, or the program's question.
         if !input.is_null() && unsafe { (*input).comp_mask } != 0 {
             return invalid();
@@ -157,113 +157,12 @@ pub unsafe extern "C" fn query_device_ex(
         }
         // SAFETY: numbers, for which zero is a value.
         let mut extended: ibv_device_attr_ex = unsafe { zeroed() };
-        extended.orig_attr = device_attributes();
+        extended.orig_attr = device_attributes(device);
         extended.device_cap_flags_ex = u64::from(extended.orig_attr.device_cap_flags);
         extended.phys_port_cnt_ex = u32::from(PORT);
         // SAFETY: the program gave the address and the size of its structure.
         unsafe { give(&extended, attr, size) }
     })
-}
-
-/// The GID at an index.
-///
-/// # Errors
-/// `EINVAL`: there is no such port or index.
-fn gid(port: u32, index: u32) -> Outcome<ibv_gid> {
-    Ok(gid_entry(port, index)?.gid)
-}
-
-fn gid_entry(port: u32, index: u32) -> Outcome<ibv_gid_entry> {
-    if port != u32::from(PORT) {
-        return invalid();
-    }
-    gids()
-        .get(index as usize)
-        .copied()
-        .ok_or(Errno(libc::EINVAL))
-}
-
-/// The GID table. On an Ethernet link it has the machine's addresses; iWARP devices have one
-/// entry, made of the hardware address.
-pub fn gids() -> Vec<ibv_gid_entry> {
-    let entry = |index: usize, raw, gid_type: i64, ifindex| ibv_gid_entry {
-        gid: ibv_gid { raw },
-        gid_index: index as u32,
-        port_num: u32::from(PORT),
-        gid_type: gid_type as u32,
-        ndev_ifindex: ifindex,
-    };
-    match Face::of_process() {
-        Face::Infiniband => (0..)
-            .zip(device::address_gids())
-            .map(|(at, gid)| entry(at, gid.octets(), IBV_GID_TYPE_ROCE_V2, gid.ifindex))
-            .collect(),
-        Face::Iwarp => {
-            let port = device::port();
-            vec![entry(0, port.gid, IBV_GID_TYPE_IB, port.ifindex)]
-        }
-    }
-}
-
-/// The loopback addresses. Where the table has other addresses it has none of these, and where it has none of their
-/// family either, datagrams between programs of this machine need an index all the same: one behind the table.
-const LOOPBACK: [IpAddr; 2] = [
-    IpAddr::V4(Ipv4Addr::LOCALHOST),
-    IpAddr::V6(Ipv6Addr::LOCALHOST),
-];
-
-/// Whether the table has an address of the same family.
-fn has_family_of(address: IpAddr) -> bool {
-    let same = |gid: &device::AddressGid| gid.address.is_ipv6() == address.is_ipv6();
-    device::address_gids().iter().any(same)
-}
-
-fn loopback_index(address: IpAddr) -> u8 {
-    u8::MAX - u8::from(address.is_ipv6())
-}
-
-/// The address behind the GID at an index.
-///
-/// # Errors
-/// `EINVAL`: there is no such entry, or it stands for no address.
-pub fn address_at(index: u8) -> Outcome<IpAddr> {
-    if Face::of_process() == Face::Iwarp {
-        return invalid();
-    }
-    if let Some(found) = device::address_at(usize::from(index)) {
-        return Ok(found);
-    }
-    let behind = LOOPBACK
-        .into_iter()
-        .find(|own| loopback_index(*own) == index);
-    match behind {
-        Some(own) if !has_family_of(own) => Ok(own),
-        _ => invalid(),
-    }
-}
-
-/// The index of the GID that stands for an address.
-///
-/// # Errors
-/// `EINVAL`: the machine does not have it.
-pub fn index_of(address: IpAddr) -> Outcome<u8> {
-    let table = device::address_gids();
-    let found = table
-        .iter()
-        .position(|gid| gid.address == address)
-        .or_else(|| {
-            // A loopback address has no entry beside others. Who wrote to it is on this machine and
-            // is reached from any.
-            let same_family = |gid: &device::AddressGid| gid.address.is_ipv6() == address.is_ipv6();
-            address
-                .is_loopback()
-                .then(|| table.iter().position(same_family))?
-        });
-    match found.map(u8::try_from) {
-        Some(Ok(index)) => Ok(index),
-        None if address.is_loopback() => Ok(loopback_index(address)),
-        _ => invalid(),
-    }
 }
 
 export! {
@@ -274,9 +173,9 @@ export! {
     ) -> c_int, of context(context) {
         code(|| {
             // SAFETY: a context of ours, or null.
-            unsafe { Handle::<Context>::of(context)? };
+            let device = unsafe { context::device_of(context)? };
             // SAFETY: the program's structure has the header's size.
-            unsafe { give(&device_attributes(), attr, size_of::<ibv_device_attr>()) }
+            unsafe { give(&device_attributes(device), attr, size_of::<ibv_device_attr>()) }
         })
     }
 
@@ -300,9 +199,9 @@ export! {
     ) -> c_int, of context(context) {
         status(|| {
             // SAFETY: a context of ours, or null.
-            unsafe { Handle::<Context>::of(context)? };
+            let device = unsafe { context::device_of(context)? };
             let index = u32::try_from(index).or(invalid())?;
-            let found = gid(port.into(), index)?;
+            let found = gid(device, port.into(), index)?;
             // SAFETY: the program gave the address for the GID.
             unsafe { give(&found, to, size_of::<ibv_gid>()) }
         })
@@ -317,10 +216,10 @@ export! {
     ) -> c_int, of context(context) {
         status(|| {
             // SAFETY: a context of ours, or null.
-            unsafe { Handle::<Context>::of(context)? };
+            let device = unsafe { context::device_of(context)? };
             // Numbered as in sysfs, which the header does not have: IB and RoCE v1 are 0, RoCE v2 is 1.
             const IBV_GID_TYPE_SYSFS_ROCE_V2: i64 = 1;
-            let found = match i64::from(gid_entry(port.into(), index)?.gid_type) {
+            let found = match i64::from(gid_entry(device, port.into(), index)?.gid_type) {
                 IBV_GID_TYPE_ROCE_V2 => IBV_GID_TYPE_SYSFS_ROCE_V2,
                 _ => IBV_GID_TYPE_IB,
             };
@@ -340,12 +239,12 @@ export! {
     ) -> c_int, of context(context) {
         code(|| {
             // SAFETY: a context of ours, or null.
-            unsafe { Handle::<Context>::of(context)? };
+            let device = unsafe { context::device_of(context)? };
             if flags != 0 {
                 return unsupported();
             }
             // SAFETY: the program gave the address and the size of its structure.
-            unsafe { give(&gid_entry(port, index)?, entry, size) }
+            unsafe { give(&gid_entry(device, port, index)?, entry, size) }
         })
     }
 
@@ -358,10 +257,11 @@ export! {
         flags: u32,
         size: size_t,
     ) -> ssize_t, of context(context) {
-        let table = gids();
+        let mut table = Vec::new();
         let written = code(|| {
             // SAFETY: a context of ours, or null.
-            unsafe { Handle::<Context>::of(context)? };
+            let device = unsafe { context::device_of(context)? };
+            table = gids(device);
             if flags != 0 {
                 return unsupported();
             }

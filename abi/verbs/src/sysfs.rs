@@ -1,17 +1,18 @@
-//! The device's folder in sysfs, for programs that choose a GID by what stands there.
+//! The devices' folders in sysfs, for programs that choose a GID by what stands there.
 //!
 //! UCX, NCCL and many others read the type of a GID, and the interface behind it, from
 //! `ports/1/gid_attrs`, since `ibv_query_gid` does not tell them. The kernel does not know the
 //! device, so the texts are made here when they are asked for, in the kernel's words; [`super::device_files`]
 //! puts them where programs look.
 
-use weft_engine::device;
+use weft_engine::device::{self, Device};
+use weft_engine::settings::Face;
 
+use crate::gids::gids;
 use crate::layout::ibv_gid_entry;
 use crate::layout::numbers::IBV_GID_TYPE_ROCE_V2;
 use crate::off;
-use crate::query::{gids, port_attributes, PKEY};
-use crate::weft0::weft0;
+use crate::query::{port_attributes, PKEY};
 
 /// What stands at a path.
 #[derive(PartialEq, Eq, Debug)]
@@ -28,14 +29,15 @@ pub fn at(path: &[&str]) -> Option<Node> {
         return None;
     }
     match path {
-        [] => folder(&[device::NAME]),
-        [name, rest @ ..] if *name == device::NAME => of_device(rest),
-        _ => None,
+        [] => Some(Node::Folder(
+            device::all().iter().map(|one| one.name.clone()).collect(),
+        )),
+        [name, rest @ ..] => of_device(device::all().iter().find(|one| one.name == *name)?, rest),
     }
 }
 
-fn of_device(path: &[&str]) -> Option<Node> {
-    let guid = || groups(&device::attributes().guid.to_be_bytes());
+fn of_device(device: &Device, path: &[&str]) -> Option<Node> {
+    let guid = || groups(&device.guid().to_be_bytes());
     match path {
         [] => folder(&[
             "fw_ver",
@@ -46,16 +48,16 @@ fn of_device(path: &[&str]) -> Option<Node> {
             "sys_image_guid",
         ]),
         ["fw_ver"] => file(env!("CARGO_PKG_VERSION")),
-        ["node_desc"] => file(device::NAME),
+        ["node_desc"] => file(&device.name),
         ["node_guid" | "sys_image_guid"] => file(&guid()),
         ["node_type"] => file(node_type()),
         ["ports"] => folder(&["1"]),
-        ["ports", "1", rest @ ..] => of_port(rest),
+        ["ports", "1", rest @ ..] => of_port(device, rest),
         _ => None,
     }
 }
 
-fn of_port(path: &[&str]) -> Option<Node> {
+fn of_port(device: &Device, path: &[&str]) -> Option<Node> {
     match path {
         [] => folder(&[
             "cap_mask",
@@ -69,7 +71,7 @@ fn of_port(path: &[&str]) -> Option<Node> {
             "sm_lid",
             "state",
         ]),
-        ["cap_mask"] => file(&format!("0x{:08x}", port_attributes().port_cap_flags)),
+        ["cap_mask"] => file(&format!("0x{:08x}", port_attributes(device).port_cap_flags)),
         ["lid" | "sm_lid"] => file("0x0"),
         ["link_layer"] => file("Ethernet"),
         ["phys_state"] => file("5: LinkUp"),
@@ -80,11 +82,15 @@ fn of_port(path: &[&str]) -> Option<Node> {
         ["pkeys", "0"] => file(&format!("0x{PKEY:04x}")),
         ["gid_attrs"] => folder(&["ndevs", "types"]),
         ["gids"] | ["gid_attrs", "ndevs" | "types"] => Some(Node::Folder(
-            (0..gids().len()).map(|index| index.to_string()).collect(),
+            (0..gids(device).len())
+                .map(|index| index.to_string())
+                .collect(),
         )),
-        ["gids", index] => file(&groups(&gid(index)?.gid.raw)),
-        ["gid_attrs", "ndevs", index] => file(&device::interface_name(gid(index)?.ndev_ifindex)?),
-        ["gid_attrs", "types", index] => file(gid_type(&gid(index)?)),
+        ["gids", index] => file(&groups(&gid(device, index)?.gid.raw)),
+        ["gid_attrs", "ndevs", index] => {
+            file(&device::interface_name(gid(device, index)?.ndev_ifindex)?)
+        }
+        ["gid_attrs", "types", index] => file(gid_type(&gid(device, index)?)),
         _ => None,
     }
 }
@@ -101,10 +107,10 @@ fn file(line: &str) -> Option<Node> {
 }
 
 /// The entry of the GID table whose index is written so.
-fn gid(index: &str) -> Option<ibv_gid_entry> {
+fn gid(device: &Device, index: &str) -> Option<ibv_gid_entry> {
     let number: usize = index.parse().ok()?;
     // "+1" and "01" are no names of files.
-    (number.to_string() == index).then(|| gids().get(number).copied())?
+    (number.to_string() == index).then(|| gids(device).get(number).copied())?
 }
 
 fn gid_type(entry: &ibv_gid_entry) -> &'static str {
@@ -116,10 +122,9 @@ fn gid_type(entry: &ibv_gid_entry) -> &'static str {
 }
 
 fn node_type() -> &'static str {
-    // SAFETY: the device is made once and stays.
-    match i64::from(unsafe { (*weft0()).node_type }) {
-        crate::layout::numbers::IBV_NODE_RNIC => "4: RNIC",
-        _ => "1: CA",
+    match Face::of_process() {
+        Face::Iwarp => "4: RNIC",
+        Face::Infiniband => "1: CA",
     }
 }
 
@@ -161,7 +166,8 @@ mod tests {
 
     #[test]
     fn the_gid_table_stands_there_as_the_kernel_writes_it() {
-        let entry = gids()[0];
+        let device = &device::all()[0];
+        let entry = gids(device)[0];
         let gid = text("weft0/ports/1/gids/0").unwrap();
         assert_eq!(gid.len(), 40, "{gid:?}");
         let written: std::net::Ipv6Addr = gid.trim().parse().unwrap();
@@ -175,7 +181,13 @@ mod tests {
             .join(interface.trim())
             .exists());
         for kind in ["gids", "gid_attrs/types", "gid_attrs/ndevs"] {
-            for index in [gids().len().to_string().as_str(), "00", "+0", "-1", ""] {
+            for index in [
+                gids(device).len().to_string().as_str(),
+                "00",
+                "+0",
+                "-1",
+                "",
+            ] {
                 assert_eq!(text(&format!("weft0/ports/1/{kind}/{index}")), None);
             }
         }

@@ -1,9 +1,9 @@
 //! The machine's own RDMA devices, shown beside ours when `WEFT_REAL_DEVICES` asks for them.
 //!
 //! That works in preload mode: behind libweft.so the installed libibverbs is loaded too, its
-//! devices are listed after `weft0`, and every call that names one of them, or an object made from
+//! devices are listed after ours, and every call that names one of them, or an object made from
 //! one, goes on to it. In replacement mode there is no library behind ours, and the list stays
-//! as it is. librdmacm's ids always belong to `weft0`.
+//! as it is. librdmacm's ids always belong to ours.
 //!
 //! Until a real device has been listed, telling foreign objects from ours costs one relaxed load.
 
@@ -18,7 +18,7 @@ use weft_engine::settings::Settings;
 
 use crate::event_references::lock;
 use crate::layout::{ibv_async_event, ibv_context, ibv_device};
-use crate::weft0::weft0;
+use crate::listed;
 
 /// Whether a program was ever shown a real device, or is shown nothing else.
 static LISTED: AtomicBool = AtomicBool::new(false);
@@ -68,7 +68,9 @@ impl<T> Absent for *mut T {
 /// None is needed; the signature is that of its siblings.
 #[inline]
 pub unsafe fn device(device: *const c_void) -> bool {
-    LISTED.load(Ordering::Relaxed) && !device.is_null() && device != weft0().cast()
+    LISTED.load(Ordering::Relaxed)
+        && !device.is_null()
+        && listed::device_of(device.cast()).is_none()
 }
 
 /// The same for a context.

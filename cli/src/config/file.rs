@@ -101,13 +101,17 @@ fn entry(
         DeValue::String(text) => text.to_string(),
         DeValue::Boolean(on) => if *on { "on" } else { "off" }.to_owned(),
         DeValue::Integer(number) => number.to_string(),
-        DeValue::Array(items) if matches!(setting.kind, Kind::Interfaces(_)) => {
+        DeValue::Array(items) if matches!(setting.kind, Kind::Interfaces(_) | Kind::Devices(_)) => {
+            let separator = match setting.kind {
+                Kind::Devices(_) => ",",
+                _ => "; ",
+            };
             let texts = items.iter().map(|item| match item.get_ref() {
                 DeValue::String(text) => Some(text.as_ref()),
                 _ => None,
             });
             match texts.collect::<Option<Vec<&str>>>() {
-                Some(texts) => texts.join("; "),
+                Some(texts) => texts.join(separator),
                 None => return Err(vec![format!("{path}: give a list of texts")]),
             }
         }

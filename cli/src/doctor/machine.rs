@@ -4,18 +4,16 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-use weft_engine::device::{self, AddressGid};
+use weft_engine::device::{self, AddressGid, Device};
 use weft_engine::settings::{Adapter, Face, Settings};
 
 use super::Finding;
 
 /// Looks at this machine and at the limits a program started from here will have, with these settings.
 pub fn examine(settings: &Settings) -> Vec<Finding> {
-    let gids = device::address_gids_beside(&adapter_addresses(settings));
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let network = Path::new("/sys/class/net");
-    [
-        Some(device(settings.face, &gids)),
+    let others = [
         open_files(&limits),
         locked_memory(&limits),
         loopback(network),
@@ -23,10 +21,28 @@ pub fn examine(settings: &Settings) -> Vec<Finding> {
         kernel(&fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default()),
         buffers(),
         real_devices(Path::new("/sys/class/infiniband")),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    let mut findings = devices(settings);
+    findings.extend(others.into_iter().flatten());
+    findings
+}
+
+/// The devices that programs will see in their list.
+fn devices(settings: &Settings) -> Vec<Finding> {
+    let adapter = adapter_addresses(settings);
+    match device::of_settings(settings) {
+        Ok(devices) => {
+            let all = devices.iter();
+            all.map(|one| of_device(settings.face, one, &one.gids_beside(&adapter)))
+                .collect()
+        }
+        Err(missing) => {
+            let (named, there) = (missing.named.join(", "), missing.there.join(", "));
+            let what = format!("none: the setting devices names {named}, which is not here");
+            vec![Finding::bad("device", what)
+                .advise(format!("name some of {there}, or give --devices all"))]
+        }
+    }
 }
 
 /// The addresses that an adapter will have, each with the name of its interface.
@@ -42,27 +58,33 @@ fn adapter_addresses(settings: &Settings) -> Vec<(IpAddr, String)> {
     addresses.collect()
 }
 
-/// What programs will see in the device list.
-fn device(face: Face, gids: &[AddressGid]) -> Finding {
+/// A device and its GIDs.
+fn of_device(face: Face, device: &Device, gids: &[AddressGid]) -> Finding {
+    let name = match device.of_one_interface {
+        true => format!("{} on {}", device.name, device.port.netdev),
+        false => device.name.clone(),
+    };
     let gid = |(at, gid): (usize, &AddressGid)| format!("{at} {}", gid.address);
     match face {
         Face::Iwarp => Finding::good(
             "device",
-            format!(
-                "{} as an iWARP device: for programs that connect with rdma_cm",
-                device::NAME
-            ),
+            format!("{name} as an iWARP device: for programs that connect with rdma_cm"),
         ),
-        Face::Infiniband if gids.is_empty() => Finding::note(
-            "device",
-            format!("{} without a GID: the machine has no address", device::NAME),
-        )
-        .advise("bring an interface up"),
+        Face::Infiniband if gids.is_empty() => {
+            let whose = match device.of_one_interface {
+                true => "the interface",
+                false => "the machine",
+            };
+            Finding::note(
+                "device",
+                format!("{name} without a GID: {whose} has no address"),
+            )
+            .advise("bring an interface up")
+        }
         Face::Infiniband => {
             let list: Vec<String> = gids.iter().enumerate().map(gid).collect();
             let what = format!(
-                "{} as InfiniBand on Ethernet; GIDs: {}",
-                device::NAME,
+                "{name} as InfiniBand on Ethernet; GIDs: {}",
                 list.join(", ")
             );
             Finding::good("device", what)
@@ -202,6 +224,8 @@ fn real_devices(class: &Path) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use weft_engine::settings::devices::Devices;
+
     use super::*;
     use crate::doctor::Level;
     use crate::scratch::Scratch;
@@ -219,13 +243,37 @@ Max open files            1024                 524288               files
             ifindex: 1,
         };
         let gids = [gid("192.0.2.1"), gid("::1")];
-        let infiniband = device(Face::Infiniband, &gids);
+        let one = &device::of_settings(&Settings::default()).unwrap()[0];
+        let infiniband = of_device(Face::Infiniband, one, &gids);
         assert_eq!(
             infiniband.what,
             "weft0 as InfiniBand on Ethernet; GIDs: 0 192.0.2.1, 1 ::1"
         );
-        assert_eq!(device(Face::Infiniband, &[]).level, Level::Note);
-        assert!(device(Face::Iwarp, &gids).what.contains("iWARP"));
+        assert_eq!(of_device(Face::Infiniband, one, &[]).level, Level::Note);
+        assert!(of_device(Face::Iwarp, one, &gids).what.contains("iWARP"));
+    }
+
+    #[test]
+    fn devices_of_interfaces_are_told_by_name_and_missing_ones_with_those_that_are_there() {
+        let named = |text| Settings {
+            devices: Devices::parse(text).unwrap(),
+            ..Settings::default()
+        };
+        let found = devices(&named("lo"));
+        assert!(
+            found[0].what.starts_with("weft0 on lo as InfiniBand"),
+            "{}",
+            found[0].what
+        );
+        let missing = devices(&named("lo,none-such"));
+        assert_eq!(missing.len(), 1);
+        assert_eq!(missing[0].level, Level::Bad);
+        assert!(
+            missing[0].what.contains("names none-such,"),
+            "{}",
+            missing[0].what
+        );
+        assert!(missing[0].advice.as_ref().unwrap().contains("lo"));
     }
 
     #[test]

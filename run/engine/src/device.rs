@@ -1,19 +1,26 @@
-//! The device `weft0`: what it says of itself.
+//! The devices of a process: what each says of itself, and which there are (decision 0050).
+//!
+//! By default there is one, `weft0`, which stands for every address of the machine. The setting `devices` gives
+//! interfaces a device each: [`Device`] has a name, an identity and the addresses of its interface ([`gids`]). The
+//! engine behind them, its threads and its limits are one.
 
-use std::cell::RefCell;
-use std::net::{IpAddr, SocketAddr};
+pub mod gids;
+
+use std::fmt;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use weft_os::fork::once;
-use weft_os::ifaces;
+use weft_os::ifaces::{self, Interface};
+use weft_settings::devices::Devices;
+use weft_settings::{Adapter, Settings};
 use weft_verbs::mr::MAX_REGIONS;
 use weft_verbs::types::{MAX_CQE, MAX_INLINE, MAX_RD_ATOMIC, MAX_SGE, MAX_WR};
 
 use crate::stats::Total;
+pub use gids::{address_of, belongs_at_once, interface_name, AddressGid};
 
-/// The device's name.
-pub const NAME: &str = "weft0";
+/// What the devices' names begin with; their numbers follow.
+pub const NAME: &str = "weft";
 
 /// Who makes the device, where a name of 24 bits that the IEEE gives makers is asked for: `we` behind the bit that says
 /// that the name is nobody's. Some programs take zero for a device that could not be asked.
@@ -21,14 +28,12 @@ pub const VENDOR: u32 = 0x02_7765;
 /// The maker's number for the device.
 pub const VENDOR_PART: u32 = 1;
 
-/// The number of the device's one port.
+/// The number of a device's one port.
 pub const PORT: u8 = 1;
 
-/// Limits of the device.
+/// Limits of every device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceAttr {
-    /// Identity: EUI-64 of the port's hardware address.
-    pub guid: u64,
     /// Queue pairs.
     pub max_qp: u32,
     /// Work requests of a queue.
@@ -63,23 +68,9 @@ pub struct DeviceAttr {
     pub max_msg_size: u32,
 }
 
-/// The device's one port.
-#[derive(Clone, Debug)]
-pub struct Port {
-    /// The GID: the hardware address and zeros, as iWARP devices have it.
-    pub gid: [u8; 16],
-    /// Name of the interface the port stands for.
-    pub netdev: String,
-    /// Its index.
-    pub ifindex: u32,
-    /// Octets of the interface's hardware address.
-    pub mac: [u8; 6],
-}
-
-/// The device's limits.
+/// The limits of every device.
 pub fn attributes() -> DeviceAttr {
     DeviceAttr {
-        guid: guid_of(port().mac),
         max_qp: 65_536,
         max_qp_wr: MAX_WR,
         max_sge: MAX_SGE as u32,
@@ -106,276 +97,299 @@ pub fn qkey_violations() -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// The device's port: it stands for the first interface that is up and not loopback, or for the
-/// loopback interface where there is no other. Connections use whatever route the kernel has.
-///
-/// Looked up once: a device keeps its identity, and asking the kernel takes longer than a connect.
-pub fn port() -> &'static Port {
-    static PORT: OnceLock<Port> = OnceLock::new();
-    once(&PORT, find_port)
+/// A device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// Its place among the devices of the process, from 0.
+    pub number: usize,
+    /// `weft0` and so on.
+    pub name: String,
+    /// Its one port.
+    pub port: Port,
+    /// Whether it has the addresses of its port's interface alone, not those of the whole machine.
+    pub of_one_interface: bool,
 }
 
-fn find_port() -> Port {
-    let all = ifaces::interfaces();
-    let chosen = all
-        .iter()
-        .find(|i| i.up && !i.loopback && !i.addrs.is_empty())
-        .or_else(|| all.iter().find(|i| i.loopback));
-    let (mut mac, netdev, ifindex) = match chosen {
-        Some(i) => (i.mac, i.name.clone(), i.index),
-        None => ([0; 6], "lo".to_owned(), 1),
-    };
-    if mac == [0; 6] {
-        // Locally administered, so that identity and GID are never all zeros.
-        mac = [0x02, b'w', b'e', b'f', b't', 0];
+/// A device's one port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// Name of the interface the port stands for.
+    pub netdev: String,
+    /// Its index; 0 for an interface that is made later.
+    pub ifindex: u32,
+    /// Octets of the interface's hardware address, or of one that was made up.
+    pub mac: [u8; 6],
+}
+
+impl Device {
+    /// Identity: the EUI-64 of the port's hardware address.
+    pub fn guid(&self) -> u64 {
+        let [a, b, c, d, e, f] = self.port.mac;
+        u64::from_be_bytes([a ^ 2, b, c, 0xFF, 0xFE, d, e, f])
     }
-    let mut gid = [0; 16];
-    gid[..6].copy_from_slice(&mac);
-    Port {
-        gid,
+}
+
+impl Port {
+    /// The GID of a device with iWARP's face: the hardware address and zeros.
+    pub fn gid(&self) -> [u8; 16] {
+        let mut gid = [0; 16];
+        gid[..6].copy_from_slice(&self.mac);
+        gid
+    }
+}
+
+/// Interfaces that are named for devices and are not there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing {
+    /// Those.
+    pub named: Vec<String>,
+    /// Those that are there.
+    pub there: Vec<String>,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (named, there) = (self.named.join(", "), self.there.join(", "));
+        write!(
+            f,
+            "the setting devices (WEFT_DEVICES) names {named}, and this machine's interfaces are {there}: name some of \
+             these, or give all or one"
+        )
+    }
+}
+
+/// The devices of this process, by number; none if the settings name an interface that is not there, which is said on
+/// standard error. Found once: a device keeps its identity, and asking the kernel takes longer than a connect.
+pub fn all() -> &'static [Device] {
+    static ALL: OnceLock<Vec<Device>> = OnceLock::new();
+    once(&ALL, || {
+        let settings = Settings::from_env().0;
+        of_settings(&settings).unwrap_or_else(|missing| {
+            crate::log::set_threshold(settings.log);
+            crate::error!("there is no device: {missing}");
+            Vec::new()
+        })
+    })
+    .as_slice()
+}
+
+/// The device that a connection of this local address belongs to: the one whose interface has it, or the first; `None`
+/// where there is no device.
+pub fn with_address(address: std::net::IpAddr) -> Option<&'static Device> {
+    let devices = all();
+    // Nothing is asked where there is no choice.
+    let has_it = |device: &&Device| {
+        let address = address.to_canonical();
+        device.gids().iter().any(|gid| gid.address == address)
+    };
+    let found = match devices {
+        [] | [_] => None,
+        _ => devices.iter().find(has_it),
+    };
+    found.or(devices.first())
+}
+
+/// The devices that these settings ask for on this machine.
+///
+/// # Errors
+/// Interfaces that are named and not there.
+pub fn of_settings(settings: &Settings) -> Result<Vec<Device>, Missing> {
+    let adapter = match settings.adapter {
+        Adapter::Off => Vec::new(),
+        Adapter::Inline => {
+            let interfaces = settings.interfaces.iter();
+            interfaces.map(|one| one.device.name().to_owned()).collect()
+        }
+    };
+    choose(&settings.devices, &ifaces::interfaces(), adapter)
+}
+
+/// The devices among these interfaces and an adapter's, by their names.
+fn choose(
+    wanted: &Devices,
+    machine: &[Interface],
+    adapter: Vec<String>,
+) -> Result<Vec<Device>, Missing> {
+    let names = match wanted {
+        Devices::One => Vec::new(),
+        Devices::All => {
+            let reachable = machine.iter().filter(|one| is_reachable(one));
+            let others = reachable.map(|one| one.name.clone());
+            let others: Vec<String> = others.filter(|name| !adapter.contains(name)).collect();
+            [adapter, others].concat()
+        }
+        Devices::Named(names) => {
+            let there: Vec<String> = machine.iter().map(|one| one.name.clone()).collect();
+            let is_missing = |name: &&String| !there.contains(name) && !adapter.contains(name);
+            let missing: Vec<String> = names.iter().filter(is_missing).cloned().collect();
+            if !missing.is_empty() {
+                return Err(Missing {
+                    named: missing,
+                    there,
+                });
+            }
+            names.clone()
+        }
+    };
+    if names.is_empty() {
+        // A machine without a network has a device all the same.
+        return Ok(vec![the_one(machine)]);
+    }
+    let mut devices: Vec<Device> = Vec::new();
+    for (number, name) in names.into_iter().enumerate() {
+        let interface = machine.iter().find(|one| one.name == name);
+        let mac = interface.map_or([0; 6], |one| one.mac);
+        // VLANs and their like have their parents' address, and identities have to differ.
+        let is_taken = devices.iter().any(|before| before.port.mac == mac);
+        let mac = if is_taken { [0; 6] } else { mac };
+        let ifindex = interface.map_or(0, |one| one.index);
+        devices.push(device(number, name, ifindex, mac, true));
+    }
+    Ok(devices)
+}
+
+/// Others reach the machine by an address of this interface.
+fn is_reachable(interface: &Interface) -> bool {
+    let has_address = interface.addrs.iter().any(|one| !gids::is_link_local(*one));
+    interface.up && !interface.loopback && has_address
+}
+
+/// The one device for all addresses: its port stands for the first interface that is up and not loopback, or for the
+/// loopback interface where there is no other. Connections use whatever route the kernel has.
+fn the_one(machine: &[Interface]) -> Device {
+    let outward = |i: &&Interface| i.up && !i.loopback && !i.addrs.is_empty();
+    let chosen = machine.iter().find(outward);
+    match chosen.or_else(|| machine.iter().find(|i| i.loopback)) {
+        Some(i) => device(0, i.name.clone(), i.index, i.mac, false),
+        None => device(0, "lo".to_owned(), 1, [0; 6], false),
+    }
+}
+
+fn device(
+    number: usize,
+    netdev: String,
+    ifindex: u32,
+    mac: [u8; 6],
+    of_one_interface: bool,
+) -> Device {
+    let mac = match mac {
+        // Locally administered, so that identity and GID are never all zeros.
+        [0, 0, 0, 0, 0, 0] => [0x02, b'w', b'e', b'f', b't', number as u8],
+        mac => mac,
+    };
+    let port = Port {
         netdev,
         ifindex,
         mac,
-    }
-}
-
-/// A GID that stands for an address of the machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AddressGid {
-    /// The address.
-    pub address: IpAddr,
-    /// The interface that has it.
-    pub ifindex: u32,
-}
-
-impl AddressGid {
-    /// The GID's octets: the IPv6 address, or the IPv4 address mapped into IPv6.
-    pub fn octets(&self) -> [u8; 16] {
-        match self.address {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-            IpAddr::V6(v6) => v6.octets(),
-        }
-    }
-}
-
-/// The address that a GID stands for.
-pub fn address_of(gid: [u8; 16]) -> IpAddr {
-    let v6 = std::net::Ipv6Addr::from(gid);
-    v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
-}
-
-/// The GIDs of a device with RoCE's face: an adapter's addresses, then the machine's, those by which others reach it
-/// first, IPv4 before IPv6. Link-local addresses are left out: they mean nothing without an
-/// interface, and a GID has no room for one.
-///
-/// Asked of the kernel each time: addresses come and go.
-pub fn address_gids() -> Vec<AddressGid> {
-    let engine = crate::engine::started();
-    let own = engine.map_or_else(Vec::new, |engine| engine.network.addresses());
-    let table = address_gids_beside(&own);
-    let _ = RECENT.try_with(|recent| recent.replace(Some((Instant::now(), table.clone()))));
-    table
-}
-
-/// The same table for an adapter that has these addresses, each with the name of its interface, whether or not it is
-/// running.
-pub fn address_gids_beside(adapter: &[(IpAddr, String)]) -> Vec<AddressGid> {
-    let interfaces = ifaces::interfaces();
-    let index = |name: &str| {
-        let named = interfaces.iter().find(|interface| interface.name == name);
-        named.map_or(0, |interface| interface.index)
     };
-    let of_adapter = adapter.iter().map(|(address, name)| AddressGid {
-        address: *address,
-        ifindex: index(name),
-    });
-    let mut found: Vec<(bool, AddressGid)> = of_adapter.map(|gid| (false, gid)).collect();
-    for interface in interfaces.iter().filter(|i| i.up) {
-        for address in &interface.addrs {
-            let link_local = match address {
-                IpAddr::V4(v4) => v4.is_link_local(),
-                IpAddr::V6(v6) => v6.is_unicast_link_local(),
-            };
-            if !link_local {
-                let gid = AddressGid {
-                    address: *address,
-                    ifindex: interface.index,
-                };
-                found.push((interface.loopback, gid));
-            }
-        }
+    Device {
+        number,
+        name: format!("{NAME}{number}"),
+        port,
+        of_one_interface,
     }
-    table_of(found)
-}
-
-/// For so long a thread goes by the table that it has asked for last, where many queue pairs name an index of it one
-/// after another: asking takes longer than bringing one up.
-const RECENT_FOR: Duration = Duration::from_millis(100);
-
-thread_local! {
-    static RECENT: RefCell<Option<(Instant, Vec<AddressGid>)>> = const { RefCell::new(None) };
-}
-
-/// The address that an index of [`address_gids`] stands for. A thread that was told of a table goes by that one, or by
-/// a later one.
-pub fn address_at(index: usize) -> Option<IpAddr> {
-    let recent = RECENT.try_with(|recent| {
-        let recent = recent.borrow();
-        let (asked, table) = recent.as_ref()?;
-        let gid = table.get(index)?;
-        (asked.elapsed() < RECENT_FOR).then_some(gid.address)
-    });
-    let recent = recent.ok().flatten();
-    recent.or_else(|| Some(address_gids().get(index)?.address))
-}
-
-/// The table made of addresses and whether the loopback interface has them.
-fn table_of(mut found: Vec<(bool, AddressGid)>) -> Vec<AddressGid> {
-    // A program that chooses from the table by itself, by type, by family or the last, means to be
-    // reached by others. So 127.0.0.1 and ::1 are left out, but where the machine has nothing else.
-    // Other addresses of the loopback interface stay: routers announce such ones.
-    if found.iter().any(|(_, gid)| !gid.address.is_loopback()) {
-        found.retain(|(_, gid)| !gid.address.is_loopback());
-    }
-    found.sort_by_key(|(loopback, gid)| (*loopback, gid.address.is_ipv6()));
-    found.into_iter().map(|(_, gid)| gid).collect()
-}
-
-/// The name of the interface with this index; `None` if there is none.
-pub fn interface_name(index: u32) -> Option<String> {
-    let all = ifaces::interfaces();
-    all.into_iter().find(|i| i.index == index).map(|i| i.name)
-}
-
-/// Whether an id that a program binds to this address belongs to the device before it listens or
-/// connects.
-///
-/// No RoCE device owns a loopback address. Programs ask by binding an id to an address, port 0,
-/// whether the device has it, and say of the first that it has that others find them there
-/// (libfabric). So of a loopback address the answer is no, but where the machine has nothing else.
-/// With a port a program means to listen there, and may make its objects before.
-pub fn belongs_at_once(bound: SocketAddr) -> bool {
-    let ip = bound.ip().to_canonical();
-    if ip.is_unspecified() {
-        return false;
-    }
-    bound.port() != 0
-        || !ip.is_loopback()
-        || address_gids().iter().all(|gid| gid.address.is_loopback())
-}
-
-fn guid_of(mac: [u8; 6]) -> u64 {
-    let [a, b, c, d, e, f] = mac;
-    u64::from_be_bytes([a ^ 2, b, c, 0xFF, 0xFE, d, e, f])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_gid_is_an_address_and_back() {
-        let v4: IpAddr = "192.0.2.7".parse().unwrap();
-        let gid = AddressGid {
-            address: v4,
-            ifindex: 2,
-        };
-        assert_eq!(gid.octets()[10..], [0xFF, 0xFF, 192, 0, 2, 7]);
-        assert_eq!(address_of(gid.octets()), v4);
-        let v6: IpAddr = "2001:db8::7".parse().unwrap();
-        let gid = AddressGid {
-            address: v6,
-            ifindex: 2,
-        };
-        assert_eq!(address_of(gid.octets()), v6);
+    fn interface(name: &str, index: u32, mac: u8, address: &str) -> Interface {
+        Interface {
+            name: name.to_owned(),
+            index,
+            mac: [mac; 6],
+            loopback: name == "lo",
+            up: true,
+            addrs: address
+                .split_whitespace()
+                .map(|one| one.parse().unwrap())
+                .collect(),
+        }
     }
 
-    fn table(found: &[(bool, &str)]) -> Vec<String> {
-        let gid = |&(loopback, address): &(bool, &str)| {
-            let address = address.parse().unwrap();
-            (
-                loopback,
-                AddressGid {
-                    address,
-                    ifindex: 1,
-                },
-            )
-        };
-        table_of(found.iter().map(gid).collect())
-            .iter()
-            .map(|gid| gid.address.to_string())
+    fn machine() -> Vec<Interface> {
+        let mut machine = vec![
+            interface("lo", 1, 0, "127.0.0.1 ::1"),
+            interface("eth0", 2, 7, "192.0.2.7 fe80::7"),
+            interface("vlan0", 3, 7, "198.51.100.7"),
+            interface("local", 4, 9, "fe80::9 169.254.1.1"),
+            interface("tun0", 5, 0, "fd00::5"),
+            interface("down0", 6, 8, "203.0.113.7"),
+        ];
+        machine[5].up = false;
+        machine
+    }
+
+    fn names(devices: &[Device]) -> Vec<(&str, &str)> {
+        let named = devices.iter();
+        named
+            .map(|one| (one.name.as_str(), one.port.netdev.as_str()))
             .collect()
     }
 
     #[test]
-    fn loopback_addresses_are_there_only_where_there_are_no_others() {
-        let lo = [(true, "::1"), (true, "127.0.0.1")];
-        assert_eq!(table(&lo), ["127.0.0.1", "::1"]);
-        let with_eth0 = [lo[0], lo[1], (false, "fd00::7"), (false, "192.0.2.7")];
-        assert_eq!(table(&with_eth0), ["192.0.2.7", "fd00::7"]);
-        let announced = [lo[0], lo[1], (true, "198.51.100.1"), (false, "fd00::7")];
-        assert_eq!(table(&announced), ["fd00::7", "198.51.100.1"]);
-        assert!(table(&[]).is_empty());
-    }
-
-    #[test]
-    fn an_adapters_addresses_come_first_whether_or_not_its_interface_is_there() {
-        let adapter = [
-            ("192.0.2.7".parse().unwrap(), "lo".to_owned()),
-            ("fd00::7".parse().unwrap(), "of-nobody".to_owned()),
-        ];
-        let gids = address_gids_beside(&adapter);
-        let of_the_adapter: Vec<AddressGid> = gids
-            .iter()
-            .copied()
-            .filter(|gid| adapter.iter().any(|(own, _)| *own == gid.address))
-            .collect();
-        assert_eq!(gids[0].address, adapter[0].0);
-        assert_eq!(of_the_adapter.len(), 2);
-        assert!(of_the_adapter[0].ifindex != 0, "lo has an index");
-        assert_eq!(of_the_adapter[1].ifindex, 0);
-        assert!(
-            gids.iter().all(|gid| !gid.address.is_loopback()),
-            "{gids:?}"
+    fn the_one_device_is_of_the_first_interface_that_leads_outward() {
+        let one = choose(&Devices::One, &machine(), Vec::new()).unwrap();
+        assert_eq!(names(&one), [("weft0", "eth0")]);
+        assert!(!one[0].of_one_interface);
+        let alone = choose(&Devices::One, &machine()[..1], Vec::new()).unwrap();
+        assert_eq!(names(&alone), [("weft0", "lo")]);
+        assert_eq!(alone[0].port.gid()[..6], *b"\x02weft\0");
+        assert_eq!(
+            names(&choose(&Devices::One, &[], Vec::new()).unwrap()),
+            [("weft0", "lo")]
         );
     }
 
     #[test]
-    fn this_machine_has_an_address() {
-        assert!(!address_gids().is_empty(), "at least 127.0.0.1");
-    }
-
-    #[test]
-    fn an_index_is_of_the_table_that_the_thread_was_told_last_and_of_none_that_is_old() {
-        let first = address_gids()[0].address;
-        assert_eq!(address_at(0), Some(first));
-        let elsewhere = AddressGid {
-            address: [192, 0, 2, 7].into(),
-            ifindex: 1,
-        };
-        let told = |ago| RECENT.set(Some((Instant::now() - ago, vec![elsewhere])));
-        told(Duration::ZERO);
-        assert_eq!(address_at(0), Some(elsewhere.address));
-        assert_eq!(address_gids()[0].address, first, "the kernel is asked");
-        assert_eq!(address_at(0), Some(first));
-        told(RECENT_FOR);
-        assert_eq!(address_at(0), Some(first), "it was old");
-        assert_eq!(address_at(255), None);
-    }
-
-    #[test]
-    fn an_id_that_asks_about_a_loopback_address_belongs_to_no_device() {
-        let alone = address_gids().iter().all(|gid| gid.address.is_loopback());
-        for (addr, belongs) in [
-            ("127.0.0.1:0", alone),
-            ("[::1]:0", alone),
-            ("[::ffff:127.0.0.1]:0", alone),
-            ("127.0.0.1:7471", true),
-            ("192.0.2.7:0", true),
-            ("0.0.0.0:7471", false),
-            ("[::]:0", false),
-        ] {
-            assert_eq!(belongs_at_once(addr.parse().unwrap()), belongs, "{addr}");
+    fn all_are_the_interfaces_by_which_others_reach_the_machine() {
+        let all = choose(&Devices::All, &machine(), Vec::new()).unwrap();
+        assert_eq!(
+            names(&all),
+            [("weft0", "eth0"), ("weft1", "vlan0"), ("weft2", "tun0")]
+        );
+        assert!(all.iter().all(|one| one.of_one_interface));
+        assert_eq!(all[0].port.mac, [7; 6]);
+        for (at, one) in all.iter().enumerate() {
+            assert!(
+                all[..at].iter().all(|before| before.guid() != one.guid()),
+                "{all:?}"
+            );
         }
+        let alone = choose(&Devices::All, &machine()[..1], Vec::new()).unwrap();
+        assert_eq!(names(&alone), [("weft0", "lo")], "no other leads outward");
+        assert!(!alone[0].of_one_interface);
+    }
+
+    #[test]
+    fn named_interfaces_have_devices_in_their_order_or_there_is_none() {
+        let named = |text| Devices::parse(text).unwrap();
+        let two = choose(&named("local,eth0"), &machine(), Vec::new()).unwrap();
+        assert_eq!(names(&two), [("weft0", "local"), ("weft1", "eth0")]);
+        let missing = choose(&named("eth0,eth7"), &machine()[..2], Vec::new()).unwrap_err();
+        assert_eq!(missing.named, ["eth7"]);
+        let said = missing.to_string();
+        assert!(
+            said.contains("names eth7, and this machine's interfaces are lo, eth0"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn an_adapters_interfaces_come_first_even_before_they_are_there() {
+        let adapter = || vec!["tap9".to_owned(), "vlan0".to_owned()];
+        let all = choose(&Devices::All, &machine(), adapter()).unwrap();
+        let expected = [
+            ("weft0", "tap9"),
+            ("weft1", "vlan0"),
+            ("weft2", "eth0"),
+            ("weft3", "tun0"),
+        ];
+        assert_eq!(names(&all), expected);
+        let named = Devices::parse("eth0,tap9").unwrap();
+        let two = choose(&named, &machine(), adapter()).unwrap();
+        assert_eq!(names(&two), [("weft0", "eth0"), ("weft1", "tap9")]);
+        assert_eq!(two[1].port.ifindex, 0);
     }
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod datagrams;
+pub mod devices;
 pub mod discovery;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use weft_os::fork::once;
 
+use devices::Devices;
 use interfaces::{Interface, InterfaceError};
 use rules::RuleError;
 use words::one_of;
@@ -63,6 +65,8 @@ pub struct Settings {
     pub fpdu: FpduSize,
     /// What the device says it is.
     pub face: Face,
+    /// Which interfaces have a device of their own.
+    pub devices: Devices,
     /// Whose TCP connections go over.
     pub adapter: Adapter,
     /// The interfaces of the adapter.
@@ -125,6 +129,7 @@ impl Default for Settings {
             markers: false,
             fpdu: FpduSize::Auto,
             face: Face::Infiniband,
+            devices: Devices::One,
             adapter: Adapter::Off,
             interfaces: Vec::new(),
             place: Place::Safe,
@@ -377,6 +382,8 @@ pub enum Kind {
     DiscoveryPort(fn(&mut Settings, DiscoveryPort)),
     /// Interfaces of the adapter.
     Interfaces(fn(&mut Settings, Vec<Interface>)),
+    /// Interfaces that have devices.
+    Devices(fn(&mut Settings, Devices)),
     /// A folder, by its whole path.
     Folder(fn(&mut Settings, PathBuf)),
     /// For `weft run` alone, one of some names: the library has nothing to set.
@@ -422,6 +429,7 @@ impl Setting {
             Kind::TransportRules(_) => transport::GRAMMAR.accepts(),
             Kind::DiscoveryPort(_) => "a port from 1 to 65535, or same".to_owned(),
             Kind::Interfaces(_) => interfaces::accepts(),
+            Kind::Devices(_) => devices::ACCEPTS.to_owned(),
             Kind::Folder(_) => {
                 format!("the whole path of a folder, of {FOLDER_OCTETS_MAX} octets at most")
             }
@@ -467,6 +475,7 @@ impl Setting {
                 set(settings, all);
                 Some(())
             }
+            Kind::Devices(set) => Devices::parse(text).map(|devices| set(settings, devices)),
             Kind::Folder(set) => (text.starts_with('/') && text.len() <= FOLDER_OCTETS_MAX)
                 .then(|| set(settings, PathBuf::from(text))),
             Kind::LauncherChoice(names) => index_of(names, text).map(|_| ()),

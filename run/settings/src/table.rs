@@ -1,12 +1,13 @@
 //! The table of settings.
 
+mod device;
 mod sockets;
 
 use std::time::Duration;
 
 pub(crate) use sockets::UDP_DEFAULT;
 
-use super::{interfaces, Adapter, Face, FpduSize, Kind, LogLevel, Place, ReadyToReceive, Setting};
+use super::{interfaces, Adapter, FpduSize, Kind, LogLevel, Place, ReadyToReceive, Setting};
 
 /// Milliseconds in an hour: the longest time anybody may wait.
 const HOUR_MS: u64 = 3_600_000;
@@ -16,20 +17,8 @@ const HOUR_MS: u64 = 3_600_000;
 /// Within a row the flag is `--name`, the variable is `WEFT_NAME` and the key
 /// ends in `.name`, so that whoever knows one spelling knows the others.
 pub const SETTINGS: &[Setting] = &[
-    Setting {
-        name: "face",
-        env: "WEFT_FACE",
-        key: "device.face",
-        kind: Kind::Choice(&["infiniband", "iwarp"], |settings, index| {
-            settings.face = Face::ALL[index];
-        }),
-        default: "infiniband",
-        doc: "What the device says it is. `infiniband`: transport InfiniBand on an Ethernet \
-              link, with a GID for each address of the machine, which nearly every program \
-              takes: queue pairs come up by GID and number as well as through the connection \
-              manager. `iwarp`: transport iWARP, as the wire underneath is, with the one GID \
-              that such devices have; queue pairs come up through the connection manager only.",
-    },
+    device::FACE,
+    device::DEVICES,
     Setting {
         name: "crc",
         env: "WEFT_CRC",

@@ -10,13 +10,14 @@ use weft_engine::types::QpState;
 
 use super::id::{self, Kind};
 use crate::ah;
+use crate::context;
 use crate::device;
 use crate::entry::{invalid, pointer, status, Outcome};
 use crate::event_references::{self, Acks, Entry};
 use crate::handle::{Handle, Object, Side};
 use crate::layout::numbers::*;
 use crate::layout::{
-    rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_ud_param,
+    ibv_context, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_ud_param,
 };
 
 /// An event channel.
@@ -150,7 +151,9 @@ unsafe fn show(event: Event, owner: &Entry) -> Outcome<*mut rdma_cm_event> {
         data => data.as_ptr().cast(),
     };
     if event.id.is_for_datagrams() {
-        let ud = ud_param(event.datagrams.as_ref()).unwrap_or_else(|errno| {
+        // SAFETY: a live id's own field.
+        let context = unsafe { (*id).verbs };
+        let ud = ud_param(context, event.datagrams.as_ref()).unwrap_or_else(|errno| {
             // The way there went while the answer came.
             public.event = RDMA_CM_EVENT_ADDR_ERROR as c_int;
             public.status = -errno.0;
@@ -190,10 +193,12 @@ fn no_ud_param() -> rdma_ud_param {
 ///
 /// # Errors
 /// `EINVAL`: this end's address is no longer the machine's.
-fn ud_param(peer: Option<&UdPeer>) -> Outcome<rdma_ud_param> {
+fn ud_param(context: *mut ibv_context, peer: Option<&UdPeer>) -> Outcome<rdma_ud_param> {
     let mut ud = no_ud_param();
     if let Some(peer) = peer {
-        ud.ah_attr = ah::path(peer.local, peer.peer)?;
+        // SAFETY: the context of a live id, which stays open, or null.
+        let device = unsafe { context::device_of(context)? };
+        ud.ah_attr = ah::path(device, peer.local, peer.peer)?;
         ud.ah_attr.grh.traffic_class = peer.tos;
         ud.qp_num = peer.number;
         ud.qkey = peer.qkey;

@@ -7,19 +7,16 @@ use std::sync::{Arc, Mutex};
 
 use libc::{c_int, c_void};
 use weft_engine::cm::{EventKind, Id};
-use weft_engine::fork::PerProcess;
 use weft_engine::settings::Face;
 
+use super::devices::shared;
 use super::{address, channel};
 use crate::device;
-use crate::entry::{invalid, pointer, status, unsupported, Errno, Outcome};
+use crate::entry::{invalid, status, unsupported, Errno, Outcome};
 use crate::event_references::{self, lock, Acks};
 use crate::handle::{Handle, Object};
 use crate::layout::numbers::*;
-use crate::layout::{
-    ibv_context, ibv_pd, ibv_qp_init_attr, rdma_cm_event, rdma_cm_id, rdma_event_channel,
-};
-use crate::memory;
+use crate::layout::{ibv_qp_init_attr, rdma_cm_event, rdma_cm_id, rdma_event_channel};
 use crate::query::PORT;
 use crate::unsupported::in_words;
 
@@ -70,25 +67,11 @@ pub unsafe fn of<'a>(id: *mut rdma_cm_id) -> Outcome<&'a Handle<CmId>> {
     unsafe { Handle::of(id) }
 }
 
-/// The device as ids share it: opened once, with the domain for queue pairs made without one. It
-/// stays open for the life of the process, as in librdmacm.
-pub fn shared_device() -> Outcome<(*mut ibv_context, *mut ibv_pd)> {
-    static SHARED: PerProcess<Mutex<Option<(usize, usize)>>> = PerProcess::new();
-    let mut shared = lock(SHARED.get_or_init(Mutex::default));
-    if shared.is_none() {
-        let context = device::open()?;
-        // SAFETY: just opened.
-        let pd = unsafe { memory::alloc_pd(context)? };
-        *shared = Some((context as usize, pd as usize));
-    }
-    let (context, pd) = shared.unwrap_or_default();
-    Ok((context as *mut ibv_context, pd as *mut ibv_pd))
-}
-
 impl Handle<CmId> {
-    /// Binds the id to the device, for programs to see.
+    /// Binds the id to the device that has its local address, for programs to see.
     pub fn bind_to_device(&self) -> Outcome<()> {
-        let (context, pd) = shared_device()?;
+        let local = self.engine.local_addr().map(|local| local.ip());
+        let (context, pd) = shared(device::for_address(local)?)?;
         let id = self.public();
         // SAFETY: a live id; these fields are ours to write until the program has the event or
         // the call's result that tells of them.
@@ -363,26 +346,6 @@ export! {
     fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int {
         // SAFETY: objects of ours or null.
         status(|| unsafe { migrate(id, channel) })
-    }
-
-    /// `rdma_get_devices(3)`: the context that ids share. A null `num_devices` is allowed.
-    fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut ibv_context {
-        pointer(|| {
-            let (context, _) = shared_device()?;
-            if !num_devices.is_null() {
-                // SAFETY: the program gave the address for the number.
-                unsafe { *num_devices = 1 };
-            }
-            Ok(Box::into_raw(Box::new([context, null_mut()])).cast())
-        })
-    }
-
-    /// `rdma_free_devices(3)`; the devices stay open.
-    fn rdma_free_devices(list: *mut *mut ibv_context) {
-        if !list.is_null() {
-            // SAFETY: what `rdma_get_devices` gave.
-            drop(unsafe { Box::from_raw(list.cast::<[*mut ibv_context; 2]>()) });
-        }
     }
 
     /// `rdma_get_src_port(3)`: in network byte order; 0 for null and unbound ids.

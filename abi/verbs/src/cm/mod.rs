@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `channel` | event channels, getting and acknowledging events |
 //! | `id` | ids: made, ended, moved between channels, completed synchronously |
+//! | `devices` | the devices as ids share them |
 //! | `connect` | bind, resolve, listen, connect, accept, reject, disconnect |
 //! | `queues` | the queue pair, completion queues and shared receive queue of an id |
 //! | `endpoint` | `rdma_create_ep` and its kin |
@@ -15,6 +16,7 @@ mod address;
 mod addrinfo;
 mod channel;
 mod connect;
+mod devices;
 mod endpoint;
 mod id;
 mod options;

@@ -93,6 +93,17 @@ pub mod two_links {
     pub const SERVER_BY_SECOND: usize = 1;
     /// The client, which reaches both.
     pub const CLIENT: usize = 2;
+    /// The server's interface and the client's, by link.
+    pub const INTERFACES: [[&str; 2]; 2] = [["weft-s", "weft-c"], ["weft-r", "weft-d"]];
+
+    /// Over which of the links something goes.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Links {
+        /// The first alone.
+        First,
+        /// Both at once.
+        Both,
+    }
 }
 
 /// A path that exists as long as this value does.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::emulator::Emulator;
 use super::facts::measured;
 use super::holder::Holder;
-use super::{adapter, Host, OpenPath, PathKind, Place};
+use super::{adapter, two_links, Host, OpenPath, PathKind, Place};
 use crate::job::Side;
 use crate::record::LinkRecord;
 
@@ -99,12 +99,14 @@ const SLOW: &str = "1gbit";
 pub(super) fn two_links(cores: Option<(usize, usize)>) -> Result<OpenPath> {
     let ends = Ends::make()?;
     let peer = ends.client.namespace.holder.to_string();
-    wire(&ends.server, SERVER_INTERFACE, CLIENT_INTERFACE, &peer)?;
-    wire(&ends.server, RECEIVER_INTERFACE, SENDER_INTERFACE, &peer)?;
+    let [first, second] = two_links::INTERFACES;
+    for [at_server, at_client] in [first, second] {
+        wire(&ends.server, at_server, at_client, &peer)?;
+    }
     ends.up()?;
     for (holder, first, interface, address) in [
-        (&ends.server, SERVER_INTERFACE, RECEIVER_INTERFACE, RECEIVER),
-        (&ends.client, CLIENT_INTERFACE, SENDER_INTERFACE, SENDER),
+        (&ends.server, first[0], second[0], RECEIVER),
+        (&ends.client, first[1], second[1], SENDER),
     ] {
         holder.ip(&["address", "add", &format!("{address}/24"), "dev", interface])?;
         holder.ip(&["link", "set", interface, "up"])?;
@@ -115,7 +117,7 @@ pub(super) fn two_links(cores: Option<(usize, usize)>) -> Result<OpenPath> {
     let by_second = host(
         "server by the second link",
         &ends.server,
-        RECEIVER_INTERFACE,
+        second[0],
         RECEIVER,
     );
     place.hosts.insert(1, by_second);

@@ -32,7 +32,7 @@ use anyhow::Result;
 
 use crate::exec::Output;
 use crate::job::{Invocation, Job, Seat};
-use crate::path::{Host, PathKind};
+use crate::path::{two_links::Links, Host, PathKind};
 use crate::record::Metrics;
 use crate::verbs::{Op, Verbs};
 
@@ -132,9 +132,10 @@ pub trait Stack {
     }
 
     /// What starts two ranks of the bench's own program of MPI on this stack, one on the first host of the path and one
-    /// on the last: `words` are its arguments. None where the stack is not one of those.
-    fn ranks(&self, words: &[String], site: &Site) -> Option<Invocation> {
-        let _ = (words, site);
+    /// on the last: `words` are its arguments, `links` what they use of two links between the hosts, where there are
+    /// two. None where the stack is not one of those.
+    fn ranks(&self, words: &[String], links: Option<Links>, site: &Site) -> Option<Invocation> {
+        let _ = (words, links, site);
         None
     }
 

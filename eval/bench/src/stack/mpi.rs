@@ -9,6 +9,7 @@ use super::compiled::{Compiler, Source};
 use super::{need, Programs, Site, Stack, Weft};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
+use crate::path::two_links::{self, Links};
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::verbs::Verbs;
@@ -92,7 +93,7 @@ impl Mpi {
     }
 
     /// What carries the messages, in the launcher's words.
-    fn carrier(&self, launcher: Invocation, site: &Site) -> Invocation {
+    fn carrier(&self, launcher: Invocation, links: Option<Links>, site: &Site) -> Invocation {
         let (first, last) = (site.place.server(), site.place.client());
         let own =
             |launcher: Invocation, btl| launcher.args(["--mca", "pml", "ob1", "--mca", "btl", btl]);
@@ -104,6 +105,11 @@ impl Mpi {
                 .args(["--mca", "opal_common_ucx_devices", "any"])
                 .args(["-x", &format!("UCX_TLS={transport},self")])
                 .args(["-x", &format!("UCX_NET_DEVICES={devices}")])
+                // A message goes in as many parts at once as there are links.
+                .args(match links {
+                    Some(Links::Both) => &["-x", "UCX_MAX_RNDV_RAILS=2"][..],
+                    _ => &[],
+                })
         };
         match self.over {
             // It leaves the loopback interface out unless it is named.
@@ -112,26 +118,38 @@ impl Mpi {
                 "btl_tcp_if_include",
                 &first.side.interface,
             ]),
+            Over::Tcp if links == Some(Links::First) => {
+                let network = format!("{}/24", first.address);
+                own(launcher, "tcp,self").args(["--mca", "btl_tcp_if_include", &network])
+            }
             Over::Tcp => own(launcher, "tcp,self"),
             Over::SharedMemory => own(launcher, "vader,self"),
             Over::UcxTcp if first == last => ucx(launcher, "tcp", &first.side.interface),
+            Over::UcxTcp if links == Some(Links::Both) => {
+                ucx(launcher, "tcp", &two_links::INTERFACES.concat().join(","))
+            }
             // Each rank finds one of the two, and warns of the other.
             Over::UcxTcp => {
                 let both = format!("{},{}", first.side.interface, last.side.interface);
                 ucx(launcher, "tcp", &both)
+            }
+            Over::Weft { .. } if links == Some(Links::Both) => {
+                ucx(launcher, "rc", "weft0:1,weft1:1")
             }
             Over::Weft { .. } => ucx(launcher, "rc", "weft0:1"),
         }
     }
 
     /// The program as each rank starts it.
-    fn rank(&self) -> Invocation {
+    fn rank(&self, links: Option<Links>) -> Invocation {
         let program = SOURCE.program(&self.scratch);
-        match self.over {
-            Over::Weft { same_host: true } => self.weft.run(&[]).args([program]),
-            Over::Weft { same_host: false } => {
+        match (self.over, links) {
+            (Over::Weft { same_host: false }, _) => {
                 self.weft.run(&["--same-host", "off"]).args([program])
             }
+            // A device for each link, of which the carrier takes one or both.
+            (Over::Weft { .. }, Some(_)) => self.weft.run(&["--devices", "all"]).args([program]),
+            (Over::Weft { .. }, None) => self.weft.run(&[]).args([program]),
             _ => Invocation::new(program, [""; 0]),
         }
     }
@@ -180,7 +198,7 @@ impl Stack for Mpi {
         }
     }
 
-    fn ranks(&self, words: &[String], site: &Site) -> Option<Invocation> {
+    fn ranks(&self, words: &[String], links: Option<Links>, site: &Site) -> Option<Invocation> {
         // Ranks tie themselves to the two cores: the launcher would have to be told of each host's.
         let cores = site.place.cores.filter(|(first, second)| first != second);
         let yields = if cores.is_some() { "0" } else { "1" };
@@ -191,8 +209,8 @@ impl Stack for Mpi {
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
             // What it leaves behind when it is ended goes with the folder.
             .env("TMPDIR", self.scratch.to_string_lossy());
-        let launcher = self.carrier(self.hosts(launcher, site), site);
-        let rank = self.rank();
+        let launcher = self.carrier(self.hosts(launcher, site), links, site);
+        let rank = self.rank(links);
         let cores = cores.map(|(first, second)| [first, second].map(|core| core.to_string()));
         Some(
             launcher
@@ -219,6 +237,10 @@ mod tests {
     use crate::path::{Host, Place};
 
     fn shown(over: Over, place: &Place) -> String {
+        shown_over(over, None, place)
+    }
+
+    fn shown_over(over: Over, links: Option<Links>, place: &Place) -> String {
         let programs = Programs {
             bench: ("/opt/weft".into(), vec!["bench".into()]),
             weft: Weft::new("/opt/weft"),
@@ -230,7 +252,9 @@ mod tests {
             seconds: 1,
         };
         let words = ["ping-pong", "8", "1"].map(str::to_owned);
-        let ranks = Mpi::new(&programs, over).ranks(&words, &site).unwrap();
+        let ranks = Mpi::new(&programs, over)
+            .ranks(&words, links, &site)
+            .unwrap();
         ranks.display()
     }
 
@@ -299,6 +323,32 @@ mod tests {
         );
         let tcp = shown(Over::Tcp, &two_hosts());
         assert!(!tcp.contains("btl_tcp_if_include"), "{tcp}");
+    }
+
+    #[test]
+    fn of_two_links_ranks_use_one_or_both() {
+        let over = |over, links| shown_over(over, Some(links), &two_hosts());
+        let weft = over(Over::Weft { same_host: true }, Links::First);
+        assert!(weft.contains("UCX_NET_DEVICES=weft0:1 "), "{weft}");
+        assert!(
+            weft.contains("weft run --devices all -- mpi_rows"),
+            "{weft}"
+        );
+        let weft = over(Over::Weft { same_host: true }, Links::Both);
+        assert!(
+            weft.contains("UCX_NET_DEVICES=weft0:1,weft1:1 -x UCX_MAX_RNDV_RAILS=2 "),
+            "{weft}"
+        );
+        let tcp = over(Over::Tcp, Links::First);
+        assert!(tcp.contains("btl_tcp_if_include 192.0.2.1/24 "), "{tcp}");
+        assert!(!over(Over::Tcp, Links::Both).contains("btl_tcp_if_include"));
+        let ucx = over(Over::UcxTcp, Links::First);
+        assert!(ucx.contains("UCX_NET_DEVICES=if-1,if-2 "), "{ucx}");
+        let ucx = over(Over::UcxTcp, Links::Both);
+        assert!(
+            ucx.contains("UCX_NET_DEVICES=weft-s,weft-c,weft-r,weft-d "),
+            "{ucx}"
+        );
     }
 
     #[test]

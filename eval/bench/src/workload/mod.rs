@@ -20,6 +20,8 @@ mod made;
 mod mpi;
 mod mpi_tile;
 mod multi_nic;
+mod multi_nic_mpi;
+mod multi_nic_verbs;
 mod over_link;
 mod per_octet;
 mod placing;
@@ -308,8 +310,10 @@ pub fn of_cluster(slide: Option<&GivenSlide>) -> Vec<Rc<dyn Workload>> {
 
 /// What hosts with two links between them do with these: every workload of that path.
 pub fn of_two_links() -> Vec<Rc<dyn Workload>> {
-    let rows = multi_nic::ALL.into_iter();
-    rows.map(|row| Rc::new(row) as Rc<dyn Workload>).collect()
+    let sockets = multi_nic::ALL.map(|row| Rc::new(row) as Rc<dyn Workload>);
+    let verbs = multi_nic_verbs::ALL.map(|row| Rc::new(row) as Rc<dyn Workload>);
+    let mpi = multi_nic_mpi::ALL.map(|row| Rc::new(row) as Rc<dyn Workload>);
+    [sockets, verbs, mpi].concat()
 }
 
 /// What each piece of the way is worth: every workload of that path.

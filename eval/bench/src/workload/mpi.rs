@@ -7,6 +7,7 @@ use crate::axis::Axis;
 use crate::exec::Output;
 use crate::job::{Job, Ready, Role, Seat, CLIENT};
 use crate::metric::{Metric, ALLREDUCE, HALF_ROUND_TRIP, OPERATIONS};
+use crate::path::two_links::Links;
 use crate::path::PathKind;
 use crate::record::Metrics;
 use crate::stack::{Site, Stack, MPI_TCP};
@@ -101,44 +102,13 @@ impl Workload for Mpi {
         stack.carries_ranks(path)
     }
 
-    /// The launcher, on the first host; it starts both ranks.
+    // The launcher is on the first host; it starts both ranks.
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
-        let words = [
-            self.name().to_owned(),
-            self.octets.to_string(),
-            site.seconds.to_string(),
-        ];
-        let launcher = Role {
-            name: CLIENT.to_owned(),
-            host: 0,
-            seat: Seat::Client,
-            program: stack
-                .ranks(&words, site)
-                .expect("a stack that serves the workload starts its ranks"),
-            ready: Ready::AtOnce,
-            measures: true,
-            told_to_end: false,
-        };
-        Job {
-            roles: vec![launcher],
-            // Both ranks would be tied to the core of the launcher. They tie themselves, each to its own.
-            pinned: false,
-            timeout: site.timeout(),
-        }
+        launched(stack, self.name(), self.octets, None, site)
     }
 
     fn parse(&self, _: &dyn Stack, output: &Output) -> Result<Metrics> {
-        let mut lines = output.client().lines();
-        let line = lines.find(|line| line.starts_with('{'));
-        let line = line.context("rank 0 printed no figures")?;
-        let mut metrics: Metrics =
-            serde_json::from_str(line).with_context(|| format!("rank 0 printed {line:?}"))?;
-        let median = metrics.remove(MEDIAN).context("rank 0 printed no median")?;
-        let operations = metrics.get(OPERATIONS).copied().unwrap_or_default();
-        ensure!(
-            median > 0.0 && operations >= 1.0,
-            "rank 0 measured nothing: {line}"
-        );
+        let (mut metrics, median) = printed(output)?;
         metrics.insert(self.metric().key.to_owned(), median);
         Ok(metrics)
     }
@@ -150,6 +120,54 @@ impl Workload for Mpi {
     fn size(&self) -> Option<u64> {
         Some(self.octets)
     }
+}
+
+/// Two ranks that do this with so many octets, over these of two links where there are two.
+pub(super) fn launched(
+    stack: &dyn Stack,
+    pattern: &str,
+    octets: u64,
+    links: Option<Links>,
+    site: &Site,
+) -> Job {
+    let words = [
+        pattern.to_owned(),
+        octets.to_string(),
+        site.seconds.to_string(),
+    ];
+    let launcher = Role {
+        name: CLIENT.to_owned(),
+        host: 0,
+        seat: Seat::Client,
+        program: stack
+            .ranks(&words, links, site)
+            .expect("a stack that serves the workload starts its ranks"),
+        ready: Ready::AtOnce,
+        measures: true,
+        told_to_end: false,
+    };
+    Job {
+        roles: vec![launcher],
+        // Both ranks would be tied to the core of the launcher. They tie themselves, each to its own.
+        pinned: false,
+        timeout: site.timeout(),
+    }
+}
+
+/// What rank 0 printed, and apart from it the median in microseconds.
+pub(super) fn printed(output: &Output) -> Result<(Metrics, f64)> {
+    let mut lines = output.client().lines();
+    let line = lines.find(|line| line.starts_with('{'));
+    let line = line.context("rank 0 printed no figures")?;
+    let mut metrics: Metrics =
+        serde_json::from_str(line).with_context(|| format!("rank 0 printed {line:?}"))?;
+    let median = metrics.remove(MEDIAN).context("rank 0 printed no median")?;
+    let operations = metrics.get(OPERATIONS).copied().unwrap_or_default();
+    ensure!(
+        median > 0.0 && operations >= 1.0,
+        "rank 0 measured nothing: {line}"
+    );
+    Ok((metrics, median))
 }
 
 #[cfg(test)]

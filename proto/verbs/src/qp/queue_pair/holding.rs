@@ -32,6 +32,8 @@ impl Qp {
     }
 
     /// Receives were posted to the shared receive queue: what no longer has to wait goes on.
+    // Rare, and apart: inlined into the post of a receive, what it prepares would be prepared for each.
+    #[inline(never)]
     pub fn on_receives(&mut self, host: &mut impl Host) {
         self.let_go(host);
         self.follow_rnr(host);
