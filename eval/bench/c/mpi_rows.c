@@ -1,10 +1,11 @@
-/* Two ranks of MPI that measure a ping-pong or an allreduce, and compare every result with what it has to be.
+/* Ranks of MPI that measure a ping-pong of two or an allreduce of any number, and compare every result with what it has
+ * to be.
  *
  *	mpi_rows ping-pong|allreduce OCTETS SECONDS [CORE CORE]
  *
- * With two cores each rank is tied to its own. Rank 0 prints one JSON object: the median of half a round trip, or of
- * the time from a barrier until both ranks have the sum, percentiles, and how many were made, those before the clock
- * among them. A result that is wrong ends both ranks. */
+ * With two cores each of two ranks is tied to its own. Rank 0 prints one JSON object: the median of half a round trip,
+ * or of the time from a barrier until all ranks have the sum, percentiles, and how many were made, those before the
+ * clock among them. A result that is wrong ends all ranks. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <sched.h>
@@ -15,7 +16,7 @@
 
 enum { TAG = 7, WARM_UP = 50, IN_A_ROW = 50, MOST = 2000000 };
 
-static int rank;
+static int rank, ranks;
 
 static void fail(const char *what, long at)
 {
@@ -83,7 +84,13 @@ static int64_t share(int of, long at, int i)
 	return (int64_t)(of + 1) * (i + 1) + at;
 }
 
-/* The sum over both ranks of all words; the time on this rank, in microseconds. */
+/* What the shares of all ranks in a word come to. */
+static int64_t sum(long at, int i)
+{
+	return (int64_t)ranks * (ranks + 1) / 2 * (i + 1) + ranks * at;
+}
+
+/* The sum over all ranks of all words; the time on this rank, in microseconds. */
 static double allreduce(int64_t *out, int64_t *in, int words, long at)
 {
 	double begin;
@@ -95,7 +102,7 @@ static double allreduce(int64_t *out, int64_t *in, int words, long at)
 	MPI_Allreduce(out, in, words, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
 	begin = MPI_Wtime() - begin;
 	for (int i = 0; i < words; i++)
-		if (in[i] != share(0, at, i) + share(1, at, i))
+		if (in[i] != sum(at, i))
 			fail("a sum is wrong", at);
 	return begin * 1e6;
 }
@@ -114,7 +121,7 @@ static double quantile(const double *sorted, long count, double part)
 
 int main(int argc, char **argv)
 {
-	int ranks, octets, is_ping_pong, goes_on = 1;
+	int octets, is_ping_pong, goes_on = 1;
 	double begin, seconds, *times;
 	long count = 0, at = 0;
 	void *out, *in;
@@ -122,9 +129,11 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-	if ((argc != 4 && argc != 6) || ranks != 2)
-		fail("usage: two ranks of mpi_rows ping-pong|allreduce OCTETS SECONDS [CORE CORE]", 0);
+	if ((argc != 4 && argc != 6) || ranks < 2)
+		fail("usage: ranks of mpi_rows ping-pong|allreduce OCTETS SECONDS [CORE CORE]", 0);
 	is_ping_pong = strcmp(argv[1], "ping-pong") == 0;
+	if (ranks != 2 && (is_ping_pong || argc == 6))
+		fail("a ping-pong, and two cores, are for two ranks", 0);
 	octets = atoi(argv[2]);
 	seconds = atof(argv[3]);
 	if ((!is_ping_pong && strcmp(argv[1], "allreduce") != 0) || octets < 8 || octets % 8 != 0 || seconds <= 0)
@@ -149,7 +158,7 @@ int main(int argc, char **argv)
 		MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
 	}
 
-	/* An operation of both has ended when the slower one has its result. */
+	/* An operation of all has ended when the slowest one has its result. */
 	if (!is_ping_pong)
 		MPI_Reduce(rank == 0 ? MPI_IN_PLACE : times, times, (int)count, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
 	if (rank == 0) {

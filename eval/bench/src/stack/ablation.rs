@@ -95,7 +95,7 @@ const SEGMENT: &str = "--carrier=udp-segment";
 const MANY: &str = "--carrier=udp-many";
 const ONE: &str = "--carrier=udp";
 
-const DATAGRAMS: [Ablation; 9] = [
+const DATAGRAMS: [Ablation; 10] = [
     datagrams(ALL_ON, &[], &[SEGMENT]),
     Ablation {
         alone: false,
@@ -109,6 +109,10 @@ const DATAGRAMS: [Ablation; 9] = [
     Ablation {
         alone: false,
         ..datagrams("no GSO", &[], &[MANY])
+    },
+    Ablation {
+        alone: false,
+        ..datagrams("no GSO, no checksum", &[Tso, Uso, Checksum], &[MANY])
     },
     Ablation {
         alone: false,

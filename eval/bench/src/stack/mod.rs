@@ -131,8 +131,8 @@ pub trait Stack {
         false
     }
 
-    /// What starts two ranks of the bench's own program of MPI on this stack, one on the first host of the path and one
-    /// on the last: `words` are its arguments, `links` what they use of two links between the hosts, where there are
+    /// What starts ranks of the bench's own program of MPI on this stack, two on one host or one on each of several:
+    /// `words` are its arguments, `links` what they use of two links between the hosts, where there are
     /// two. None where the stack is not one of those.
     fn ranks(&self, words: &[String], links: Option<Links>, site: &Site) -> Option<Invocation> {
         let _ = (words, links, site);

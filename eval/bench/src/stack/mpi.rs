@@ -10,7 +10,7 @@ use super::{need, Programs, Site, Stack, Weft};
 use crate::exec::Output;
 use crate::job::{Invocation, Job};
 use crate::path::two_links::{self, Links};
-use crate::path::PathKind;
+use crate::path::{Host, PathKind};
 use crate::record::Metrics;
 use crate::verbs::Verbs;
 
@@ -32,11 +32,16 @@ const SOURCE: Source = Source {
 
 const LAUNCHER: &str = "mpirun.openmpi";
 
-/// Starts a command on the other host, as ssh would, for the launcher: HOST COMMAND. There is one other host, and the
-/// variable has the words that enter it.
-const SHELL: &str = "#!/bin/sh\nshift\nexec $ENTER_OTHER_HOST sh -c \"$*\"\n";
-const SHELL_NAME: &str = "on-the-other-host";
-const ENTER: &str = "ENTER_OTHER_HOST";
+/// Starts a command on another host, as ssh would, for the launcher: HOST COMMAND. The variable has, for each host and
+/// apart by semicolons, its address, an equals sign and the words that enter it.
+const SHELL: &str = r#"#!/bin/sh
+host=$1
+shift
+enter=$(echo "$ENTER_HOSTS" | tr ';' '\n' | sed -n "s/^$host=//p")
+exec ${enter:?there is no host $host} sh -c "$*"
+"#;
+const SHELL_NAME: &str = "on-another-host";
+const ENTER: &str = "ENTER_HOSTS";
 
 /// What carries the messages between the ranks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,7 +59,7 @@ pub(super) enum Over {
     },
 }
 
-/// Two ranks over one of them.
+/// Ranks over one of them: two on one host, or one on each of several.
 pub(super) struct Mpi {
     weft: Weft,
     scratch: PathBuf,
@@ -75,21 +80,18 @@ impl Mpi {
     }
 
     /// Where the ranks are, in the launcher's words.
-    fn hosts(&self, launcher: Invocation, site: &Site) -> Invocation {
-        let (first, last) = (site.place.server(), site.place.client());
-        let Some(namespace) = last.side.namespace.filter(|_| first != last) else {
+    fn hosts(&self, launcher: Invocation, hosts: &[&Host]) -> Invocation {
+        if hosts.len() < 2 {
             return launcher;
-        };
-        let enter: Vec<_> = namespace
-            .enter()
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
+        }
+        let addresses: Vec<String> = hosts.iter().map(|one| one.address.to_string()).collect();
+        // The launcher is on the first one.
+        let ways: Vec<String> = hosts[1..].iter().map(|one| way_to(one)).collect();
         launcher
-            .args(["--host", &format!("{},{}", first.address, last.address)])
+            .args(["--host", &addresses.join(",")])
             .args(["--mca", "plm_rsh_agent"])
             .args([self.shell()])
-            .env(ENTER, enter.join(" "))
+            .env(ENTER, ways.join(";"))
     }
 
     /// What carries the messages, in the launcher's words.
@@ -130,8 +132,9 @@ impl Mpi {
             }
             // Each rank finds one of the two, and warns of the other.
             Over::UcxTcp => {
-                let both = format!("{},{}", first.side.interface, last.side.interface);
-                ucx(launcher, "tcp", &both)
+                let mut names = vec![first.side.interface.as_str(), &last.side.interface];
+                names.dedup();
+                ucx(launcher, "tcp", &names.join(","))
             }
             Over::Weft { .. } if links == Some(Links::Both) => {
                 ucx(launcher, "rc", "weft0:1,weft1:1")
@@ -199,17 +202,23 @@ impl Stack for Mpi {
     }
 
     fn ranks(&self, words: &[String], links: Option<Links>, site: &Site) -> Option<Invocation> {
+        let hosts = hosts_of_ranks(&site.place.hosts);
+        let ranks = hosts.len().max(2);
         // Ranks tie themselves to the two cores: the launcher would have to be told of each host's.
-        let cores = site.place.cores.filter(|(first, second)| first != second);
+        let cores = site
+            .place
+            .cores
+            .filter(|(first, second)| first != second && ranks == 2);
         let yields = if cores.is_some() { "0" } else { "1" };
-        let launcher = Invocation::new(LAUNCHER, ["-n", "2", "--bind-to", "none"])
-            // A machine of one core has room for one rank by its own count. Ranks that spin let each other run there.
+        let launcher = Invocation::new(LAUNCHER, ["-n", &ranks.to_string(), "--bind-to", "none"])
+            // A machine has room for a rank a core by its own count. Ranks that spin let each other run where they
+            // have no core for themselves.
             .args(["--oversubscribe", "--mca", "mpi_yield_when_idle", yields])
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
             // What it leaves behind when it is ended goes with the folder.
             .env("TMPDIR", self.scratch.to_string_lossy());
-        let launcher = self.carrier(self.hosts(launcher, site), links, site);
+        let launcher = self.carrier(self.hosts(launcher, &hosts), links, site);
         let rank = self.rank(links);
         let cores = cores.map(|(first, second)| [first, second].map(|core| core.to_string()));
         Some(
@@ -220,6 +229,28 @@ impl Stack for Mpi {
                 .args(cores.into_iter().flatten()),
         )
     }
+}
+
+/// The hosts that have a rank each: those in namespaces of their own, each by its first address.
+fn hosts_of_ranks(hosts: &[Host]) -> Vec<&Host> {
+    let mut found: Vec<&Host> = Vec::new();
+    for host in hosts.iter().filter(|host| host.side.namespace.is_some()) {
+        let is_known = |known: &&Host| known.side.namespace == host.side.namespace;
+        if !found.iter().any(is_known) {
+            found.push(host);
+        }
+    }
+    found
+}
+
+/// The words that enter a host, behind its address.
+fn way_to(host: &Host) -> String {
+    let enter = host.side.namespace.map(|namespace| namespace.enter());
+    let words = enter.into_iter().flatten();
+    let words: Vec<String> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    format!("{}={}", host.address, words.join(" "))
 }
 
 /// Writes a file that can be run.
@@ -234,7 +265,7 @@ fn executable(path: &std::path::Path, text: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::job::{Namespace, Side};
-    use crate::path::{Host, Place};
+    use crate::path::Place;
 
     fn shown(over: Over, place: &Place) -> String {
         shown_over(over, None, place)
@@ -258,7 +289,8 @@ mod tests {
         ranks.display()
     }
 
-    fn two_hosts() -> Place {
+    /// So many hosts in namespaces.
+    fn hosts(count: u8) -> Place {
         let host = |number: u8| Host {
             name: format!("host-{number}"),
             side: Side {
@@ -272,10 +304,36 @@ mod tests {
             far: None,
         };
         Place {
-            hosts: vec![host(1), host(2)],
+            hosts: (1..=count).map(host).collect(),
             cores: Some((0, 1)),
             round_trip_us: 0.0,
         }
+    }
+
+    fn two_hosts() -> Place {
+        hosts(2)
+    }
+
+    #[test]
+    fn each_of_several_hosts_has_a_rank_and_none_a_core() {
+        let mut place = hosts(4);
+        // The second one once more, by another address.
+        let again = Host {
+            address: [198, 51, 100, 2].into(),
+            ..place.hosts[1].clone()
+        };
+        place.hosts.push(again);
+        let tcp = shown(Over::Tcp, &place);
+        assert!(
+            tcp.contains("-n 4 ") && tcp.contains("mpi_yield_when_idle 1"),
+            "{tcp}"
+        );
+        assert!(
+            tcp.contains("--host 192.0.2.1,192.0.2.2,192.0.2.3,192.0.2.4 "),
+            "{tcp}"
+        );
+        assert!(tcp.contains(";192.0.2.4=nsenter -t 4 -m -n --"), "{tcp}");
+        assert!(tcp.ends_with("mpi_rows ping-pong 8 1"), "{tcp}");
     }
 
     #[test]
@@ -310,11 +368,11 @@ mod tests {
     fn a_rank_on_another_host_is_started_there() {
         let weft = shown(Over::Weft { same_host: true }, &two_hosts());
         assert!(
-            weft.contains("ENTER_OTHER_HOST=nsenter -t 2 -m -n --"),
+            weft.contains("ENTER_HOSTS=192.0.2.2=nsenter -t 2 -m -n --"),
             "{weft}"
         );
         assert!(
-            weft.contains("--host 192.0.2.1,192.0.2.2 --mca plm_rsh_agent on-the-other-host"),
+            weft.contains("--host 192.0.2.1,192.0.2.2 --mca plm_rsh_agent on-another-host"),
             "{weft}"
         );
         assert!(

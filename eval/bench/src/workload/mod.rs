@@ -18,6 +18,7 @@ mod hot_spot;
 mod hot_spot_cpu;
 mod made;
 mod mpi;
+mod mpi_hosts;
 mod mpi_tile;
 mod multi_nic;
 mod multi_nic_mpi;
@@ -300,11 +301,13 @@ pub fn of_cluster(slide: Option<&GivenSlide>) -> Vec<Rc<dyn Workload>> {
     let groups = filter_groups::groups(slide).into_iter();
     let striped = striped::ALL.into_iter();
     let through_mpi = mpi_tile::all().into_iter();
+    let sums = mpi_hosts::ALL.into_iter();
     pipelines
         .map(|row| Rc::new(row) as Rc<dyn Workload>)
         .chain(groups.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .chain(striped.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .chain(through_mpi.map(|row| Rc::new(row) as Rc<dyn Workload>))
+        .chain(sums.map(|row| Rc::new(row) as Rc<dyn Workload>))
         .collect()
 }
 

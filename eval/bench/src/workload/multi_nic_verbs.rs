@@ -1,4 +1,4 @@
-//! One-sided Writes between two hosts that have two links between them: pairs of programs over one of these or one pair
+//! Sends between two hosts that have two links between them: pairs of programs over one of these or one pair
 //! over each.
 
 use anyhow::{Context, Result};
@@ -19,7 +19,7 @@ const PAIRS: u32 = 2;
 
 /// What each pair does. Four programs on two cores have to sleep where they wait.
 const EACH: Verbs = Verbs::Bulk {
-    op: Op::Write,
+    op: Op::Send,
     size: 64 << 10,
     mode: Mode::Event,
 };
@@ -51,7 +51,7 @@ impl Workload for MultiNicVerbs {
             1 => "one of two links",
             _ => "both links, one each",
         };
-        format!("goodput of {PAIRS} pairs of programs together over {over}, 64 KiB RDMA Write, sleeping")
+        format!("goodput of {PAIRS} pairs of programs together over {over}, 64 KiB Send, sleeping")
     }
 
     fn metric(&self) -> Metric {
