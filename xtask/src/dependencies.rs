@@ -13,6 +13,7 @@ const LICENCES: &[&str] = &[
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",
+    "BSD-3-Clause",
     "MIT",
     "MIT-0",
     "Unicode-3.0",
@@ -26,6 +27,7 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// Crates that are there in more than one version, since those who use them have not agreed on one yet.
 const DOUBLES: &[&str] = &[
     "bitflags",
+    "crypto-common",
     "defmt",
     "getrandom",
     "syn",

@@ -1,7 +1,7 @@
 //! One stream of `send` calls of one size. The receiver counts and keeps the time, and tells the
 //! sender at the end.
 
-use std::io::{ErrorKind, Read, Result as IoResult, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use weft_os::as_programs::poll_readable;
 
 use super::pace::Rate;
 use super::programs::Stream;
+use super::sealed::Key;
 use crate::metric::{GOODPUT, MESSAGE_RATE, OPERATIONS};
 use crate::record::Metrics;
 
@@ -40,8 +41,8 @@ pub(super) fn measure(mut stream: &TcpStream, program: &Stream) -> Result<Metric
 pub(super) fn feed(stream: &TcpStream, program: &Stream) -> Result<()> {
     match send(stream, program) {
         // The client has seen enough.
-        Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(()),
-        sent => Ok(sent.map(drop)?),
+        Err(error) if kind(&error) == Some(ErrorKind::ConnectionReset) => Ok(()),
+        sent => sent.map(drop),
     }
 }
 
@@ -51,10 +52,17 @@ pub(super) fn take(stream: &TcpStream, program: &Stream) -> Result<Metrics> {
     metrics(octets, nanoseconds, program)
 }
 
+fn kind(error: &anyhow::Error) -> Option<ErrorKind> {
+    error.downcast_ref().map(std::io::Error::kind)
+}
+
 /// Sends for the time, then says that this was all. Gives the rate that it kept, if it was to keep one.
-fn send(mut stream: &TcpStream, program: &Stream) -> IoResult<Option<Rate>> {
+fn send(mut stream: &TcpStream, program: &Stream) -> Result<Option<Rate>> {
     stream.set_nodelay(!program.nagle)?;
-    let message = vec![0x5a; program.size];
+    let message = match Key::if_wanted(program.decrypt) {
+        Some(key) => key.sealed(program.size)?,
+        None => vec![0x5a; program.size],
+    };
     let (start, time) = (Instant::now(), Duration::from_secs(program.seconds.into()));
     let (rate, mut sent) = (program.rate.map(Rate::of), 0);
     while start.elapsed() < time {
@@ -71,13 +79,28 @@ fn send(mut stream: &TcpStream, program: &Stream) -> IoResult<Option<Rate>> {
 }
 
 /// Octets until the sender has said that this was all, and the nanoseconds that they took.
-fn receive(mut stream: &TcpStream, program: &Stream) -> IoResult<(u64, u64)> {
-    let mut buffer = vec![0; RECEIVE.max(program.size)];
-    let mut take = || {
+fn receive(mut stream: &TcpStream, program: &Stream) -> Result<(u64, u64)> {
+    let key = Key::if_wanted(program.decrypt);
+    // What is decrypted is there as a whole before.
+    let room = match key {
+        Some(_) => program.size,
+        None => RECEIVE.max(program.size),
+    };
+    let (mut buffer, mut filled) = (vec![0; room], 0);
+    let mut take = || -> Result<usize> {
         if program.poll {
             poll_readable(stream)?;
         }
-        stream.read(&mut buffer)
+        let octets = stream.read(&mut buffer[filled..])?;
+        if let Some(key) = &key {
+            ensure!(octets > 0 || filled == 0, "the last message came in part");
+            filled += octets;
+            if filled == room {
+                key.open_each(&mut buffer, room)?;
+                filled = 0;
+            }
+        }
+        Ok(octets)
     };
     let mut octets = take()? as u64;
     // The first octets open the clock and do not count: they left before it.

@@ -14,6 +14,7 @@ use super::clock::{cpu_nanoseconds, nanoseconds};
 use super::datagrams::says_more;
 use super::pace::Rate;
 use super::programs::DatagramFlow;
+use super::sealed::Key;
 use crate::metric::{CPU_PER_OCTET, DELAY, GOODPUT, MESSAGE_RATE, OPERATIONS, P99, P999};
 use crate::record::Metrics;
 use crate::stats::{quantile_of_sorted, sorted};
@@ -79,10 +80,16 @@ fn receive(socket: &UdpSocket, control: &TcpStream, program: &DatagramFlow) -> R
     let mut buffer = vec![0; RECEIVED_MAX];
     let mut received = Received::default();
     let mut has_ended = false;
+    let key = Key::if_wanted(program.decrypt);
     control.set_nonblocking(true)?;
     loop {
         match socket.recv(&mut buffer) {
-            Ok(octets) => received.take(&buffer[..octets], program.pace.is_some()),
+            Ok(octets) => {
+                if let Some(key) = &key {
+                    key.open_each(&mut buffer[..octets], program.size)?;
+                }
+                received.take(&buffer[..octets], program.pace.is_some());
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
             Err(_) if has_ended => break,
@@ -243,7 +250,11 @@ fn send_as_many_as_go(socket: &UdpSocket, program: &DatagramFlow) -> Result<u64>
         as_programs::set_segment(socket, segment)
             .context("the kernel does not cut what is sent into datagrams")?;
     }
-    let octets = vec![0x5a; program.size * segments];
+    let datagram = match Key::if_wanted(program.decrypt) {
+        Some(key) => key.sealed(program.size)?,
+        None => vec![0x5a; program.size],
+    };
+    let octets = datagram.repeat(segments);
     let end = nanoseconds() + u64::from(program.seconds) * 1_000_000_000;
     let (rate, mut calls) = (program.rate.map(Rate::of), 0);
     let per_wait = (SENDS_PER_GLANCE / segments as u64).max(1);
@@ -316,6 +327,7 @@ mod tests {
             pace: None,
             rate: None,
             lost: 0.0,
+            decrypt: false,
             own: false,
         };
         let metrics = metrics(&received, 6000, &program).unwrap();

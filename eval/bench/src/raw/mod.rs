@@ -25,6 +25,7 @@ mod place;
 mod process;
 mod programs;
 mod reports;
+mod sealed;
 mod socket_rate;
 mod window;
 mod work;

@@ -95,6 +95,9 @@ pub(super) struct Stream {
     /// Messages a second, in bursts; as many as go without it
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) rate: Option<u32>,
+    /// The messages are sealed, and the receiver decrypts each
+    #[arg(long)]
+    pub(super) decrypt: bool,
 }
 
 /// Octets of a message that begins with a number of 8 octets.
@@ -312,6 +315,9 @@ pub(super) struct DatagramFlow {
     /// Give the kernel 64 KB at a time to cut into datagrams (UDP_SEGMENT), and take as much (UDP_GRO)
     #[arg(long)]
     pub(super) own: bool,
+    /// The datagrams are sealed, and the receiver decrypts each
+    #[arg(long, conflicts_with = "pace")]
+    pub(super) decrypt: bool,
 }
 
 /// UDP: a transfer at a rate, and again what was lost.

@@ -81,6 +81,29 @@ fn a_read_reports_percentiles_of_the_whole_round_trip() {
 }
 
 #[test]
+fn a_receiver_that_decrypts_gets_what_was_sealed() {
+    let m = both(Program::Stream(Stream {
+        size: 1000,
+        seconds: 1,
+        nagle: false,
+        poll: true,
+        rate: None,
+        decrypt: true,
+    }));
+    assert!(m["messages_per_s"] > 1.0, "{m:?}");
+    let m = both(Program::DatagramFlow(DatagramFlow {
+        size: 1000,
+        seconds: 1,
+        pace: None,
+        rate: None,
+        lost: 0.0,
+        own: true,
+        decrypt: true,
+    }));
+    assert!(m["messages_per_s"] > 1.0, "{m:?}");
+}
+
+#[test]
 fn a_stream_counts_what_arrived() {
     let m = both(Program::Stream(Stream {
         size: 1000,
@@ -88,6 +111,7 @@ fn a_stream_counts_what_arrived() {
         nagle: false,
         poll: false,
         rate: None,
+        decrypt: false,
     }));
     let octets_per_s = m["goodput_gbit_s"] * 1e9 / 8.0;
     assert!(
@@ -146,6 +170,7 @@ fn several_streams_add_up_and_a_server_feeds_its_clients() {
         nagle: false,
         poll: false,
         rate: None,
+        decrypt: false,
     };
     for program in [Program::Stream(stream.clone()), Program::Feed(stream)] {
         let m = all_of(3, program);
@@ -270,6 +295,7 @@ fn a_flow_of_datagrams_tells_what_came_and_what_it_took() {
             rate: None,
             lost: 0.0,
             own,
+            decrypt: false,
         }));
         assert!(m["goodput_gbit_s"] > 0.0, "{m:?}");
         assert!(m["cpu_ns_per_octet"] > 0.0, "{m:?}");
@@ -286,6 +312,7 @@ fn a_flow_at_a_pace_tells_how_long_each_took() {
         rate: None,
         lost: 0.0,
         own: false,
+        decrypt: false,
     }));
     assert!(
         m["operations"] > 500.0 && m["operations"] <= 1000.0,
@@ -341,6 +368,7 @@ fn who_waits_in_epoll_or_poll_gets_all_of_it() {
         nagle: false,
         poll: true,
         rate: None,
+        decrypt: false,
     }));
     assert!(m["goodput_gbit_s"] > 0.0, "{m:?}");
 }
@@ -435,6 +463,7 @@ fn a_stream_and_datagrams_keep_a_rate() {
         nagle: false,
         poll: false,
         rate: Some(2000),
+        decrypt: false,
     });
     let datagrams = |own| {
         Program::DatagramFlow(DatagramFlow {
@@ -444,6 +473,7 @@ fn a_stream_and_datagrams_keep_a_rate() {
             rate: Some(2000),
             lost: 0.0,
             own,
+            decrypt: false,
         })
     };
     for program in [stream, datagrams(false), datagrams(true)] {
@@ -461,6 +491,7 @@ fn who_comes_to_less_than_its_rate_has_no_figure() {
         nagle: false,
         poll: false,
         rate: Some(1_000_000_000),
+        decrypt: false,
     });
     let error = tried(1, &program).unwrap_err().to_string();
     assert!(error.ends_with("instead of 1000000000"), "{error}");

@@ -7,6 +7,7 @@ mod ablation;
 mod agreement;
 mod at_rate;
 mod datagrams;
+mod decrypting;
 mod fan_in;
 mod fan_out;
 mod filter_copy;
@@ -23,6 +24,7 @@ mod mpi_tile;
 mod multi_nic;
 mod multi_nic_mpi;
 mod multi_nic_verbs;
+mod nginx_get;
 mod over_link;
 mod per_octet;
 mod placing;
@@ -265,6 +267,8 @@ pub fn of_sockets(full: bool) -> Vec<Rc<dyn Workload>> {
     list.extend(at_rate.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let agreement = agreement::ALL.into_iter();
     list.extend(agreement.map(|row| Rc::new(row) as Rc<dyn Workload>));
+    let decrypting = decrypting::ALL.into_iter();
+    list.extend(decrypting.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let first = first_datagrams::ALL.into_iter();
     list.extend(first.map(|row| Rc::new(row) as Rc<dyn Workload>));
     let transfers = udp_transfer::all().into_iter();
@@ -284,7 +288,11 @@ fn over_ddp() -> Vec<Rc<dyn Workload>> {
     let computing = socket_compute::ALL.into_iter();
     list.extend(computing.map(|row| Rc::new(row) as Rc<dyn Workload>));
     list.extend(placing::all().map(|row| Rc::new(row) as Rc<dyn Workload>));
-    list.extend([Rc::new(REDIS_GET) as Rc<dyn Workload>, Rc::new(IDLE)]);
+    list.extend([
+        Rc::new(REDIS_GET) as Rc<dyn Workload>,
+        Rc::new(nginx_get::NginxGet),
+    ]);
+    list.push(Rc::new(IDLE));
     list
 }
 

@@ -16,6 +16,7 @@
 mod busy_wait;
 mod deferred;
 mod driven;
+mod giving_way;
 mod lead;
 mod lease;
 mod looking;

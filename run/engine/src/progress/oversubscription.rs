@@ -4,8 +4,8 @@
 //! something to do. The others spin for whole slices of the scheduler, milliseconds, while that one, or who serves the
 //! other end, waits for a core. So a thread that polls in vain sleeps for a moment now and then (`Progress::nap`), if
 //! it lost its core more than once lately and other threads of its process poll in vain as well. A thread that polls
-//! alone goes on spinning: who wants its core then is another program, and it would lose its turn to that with each
-//! sleep.
+//! alone does not sleep: who wants its core then is another program, to which it gives way as long as that gives it
+//! back soon ([`giving_way`]).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use weft_os::sched;
 
-use super::polling;
+use super::{giving_way, polling};
 
 /// Polls in vain in a row between two looks whether to sleep: several times what a message takes on one machine.
 const EVERY: u32 = 16;
@@ -63,7 +63,15 @@ impl Oversubscription {
     /// The calling thread polled in vain; whether it should sleep for a moment.
     #[inline]
     pub(crate) fn is_in_the_way(&self) -> bool {
-        polling::empty_in_a_row().is_multiple_of(EVERY) && self.look()
+        polling::empty_in_a_row().is_multiple_of(EVERY) && self.look_or_give_way()
+    }
+
+    fn look_or_give_way(&self) -> bool {
+        let sleeps = self.look();
+        if !sleeps {
+            giving_way::look();
+        }
+        sleeps
     }
 
     fn look(&self) -> bool {

@@ -109,8 +109,12 @@ impl<W: Copy> Neighbourhoods<W> {
     }
 
     fn place_of(&mut self, address: IpAddr) -> Option<&mut Place<W>> {
-        let place = self.key.hash_one(neighbourhood(address)) as usize % PLACES;
+        let place = self.number_of_place(address);
         self.places.get_mut(place)
+    }
+
+    fn number_of_place(&self, address: IpAddr) -> usize {
+        self.key.hash_one(neighbourhood(address)) as usize % PLACES
     }
 
     fn needs_turns(&mut self, now: Duration) -> bool {
@@ -157,8 +161,9 @@ mod tests {
     }
 
     impl Attack {
-        /// Two minutes of it. Every ten seconds an honest peer comes, each from a neighbourhood of its own.
-        fn run(address: impl Fn(u32) -> IpAddr) -> Attack {
+        /// Two minutes of it. Every ten seconds an honest peer comes, each from a neighbourhood of its own; `apart`:
+        /// that has not, by the key's chance, a place of the attack.
+        fn run(address: impl Fn(u32) -> IpAddr, apart: bool) -> Attack {
             let mut attack = Attack {
                 throttle: Throttle::new(ALLOWED),
                 waiting: BinaryHeap::new(),
@@ -167,13 +172,20 @@ mod tests {
                 tries: 0,
                 honest: Vec::new(),
             };
+            let of_attack = (0..=255).map(|n| address(n * 256));
+            let places = of_attack.map(|from| attack.throttle.crowd.number_of_place(from));
+            let taken: HashSet<usize> = places.filter(|_| apart).collect();
             for n in 0..ARRIVALS * SECONDS {
                 let now = Duration::from_secs(1000) + Duration::from_secs(1) / ARRIVALS * n;
                 attack.look_until(now);
                 attack.come(address(n), true, now);
                 if n % (10 * ARRIVALS) == 5 {
-                    let from = IpAddr::V4(Ipv4Addr::new(192, 0, (n / ARRIVALS) as u8, 1));
-                    attack.come(from, false, now);
+                    let third = (n / ARRIVALS) as u8;
+                    let candidate = |second| IpAddr::V4(Ipv4Addr::new(192, second, third, 1));
+                    let place = |from: &IpAddr| attack.throttle.crowd.number_of_place(*from);
+                    let is_fit = |from: &IpAddr| !taken.contains(&place(from));
+                    let from = (0..=u8::MAX).map(candidate).find(is_fit);
+                    attack.come(from.expect("a place apart"), false, now);
                 }
             }
             attack.look_until(Duration::from_secs(1000 + u64::from(SECONDS)) + PAUSE_MAX * 2);
@@ -265,7 +277,7 @@ mod tests {
             ),
         ];
         for (whence, address, most_a_second, others_get_in) in attacks {
-            let Attack { tries, honest, .. } = Attack::run(address);
+            let Attack { tries, honest, .. } = Attack::run(address, others_get_in);
             // What was free, a first turn for each place, and one more each before its pause was the longest.
             let most = ALLOWED * FREE_SHARES + 2 * PLACES as u32 + most_a_second * SECONDS;
             assert!(tries <= most, "{whence}: {tries} tries, {most} at most");
