@@ -194,6 +194,18 @@ fn what_is_not_toml_shows_the_place() {
 }
 
 #[test]
+fn interfaces_that_have_devices_are_a_list_or_one_text() {
+    for value in ["[\"eth1\", \"eth0\"]", "\"eth1,eth0\""] {
+        let text = format!("[device]\ndevices = {value}\n");
+        let (entries, errors) = parse(Path::new("weft.toml"), &text);
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!(entries[0].text, "eth1,eth0", "{value}");
+    }
+    let twice = "[device]\ndevices = [\"eth1\", \"eth1\"]\n";
+    assert!(said(twice).contains("separated by commas, each once"));
+}
+
+#[test]
 fn interfaces_are_a_list_or_one_text() {
     let (first, second) = ("packet:a address=10.1.0.2/24", "tap:b address=10.2.0.2/24");
     let both = format!("{first}; {second}");

@@ -91,8 +91,6 @@ impl Mpi {
             .args(["--host", &addresses.join(",")])
             .args(["--mca", "plm_rsh_agent"])
             .args([self.shell()])
-            // Namespaces have one name between them, by which its daemons would find the way to each other.
-            .args(["--mca", "routed", "direct"])
             .env(ENTER, ways.join(";"))
     }
 

@@ -11,7 +11,7 @@ use crate::job::{Job, Ready, Role, Seat, CLIENT, SERVER};
 use crate::metric::{Metric, GOODPUT};
 use crate::path::{two_links, PathKind, Place};
 use crate::record::Metrics;
-use crate::stack::{references, Site, Stack};
+use crate::stack::{references, weft_name, Site, Stack};
 use crate::verbs::{Mode, Op, Verbs};
 
 /// Servers, and clients, each a program of its own.
@@ -67,11 +67,10 @@ impl Workload for MultiNicVerbs {
     }
 
     fn serves(&self, stack: &dyn Stack, path: PathKind) -> bool {
-        // What serves no loopback has one address at each end and an interface for itself: not two pairs.
-        path == PathKind::TwoLinks
-            && [path, PathKind::Loopback]
-                .iter()
-                .all(|path| stack.serves(&EACH, *path))
+        // Others' servers spin as well, four programs on two cores, or have an interface for themselves.
+        let has_idle_servers = [true, false].map(weft_name).contains(&stack.name());
+        let fits = has_idle_servers || self.references().contains(&stack.name());
+        path == PathKind::TwoLinks && fits && stack.serves(&EACH, path)
     }
 
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
@@ -152,7 +151,7 @@ fn server_name(pair: u32) -> String {
 mod tests {
     use super::*;
     use crate::path::tests::cluster;
-    use crate::stack::{all, weft_name, Programs, Weft};
+    use crate::stack::{all, Programs, Weft};
 
     fn stack() -> Box<dyn Stack> {
         let stacks = all(&Programs {
