@@ -45,10 +45,10 @@ pub fn for_address(address: Option<IpAddr>) -> Outcome<&'static Device> {
 /// For whatever makes a program's first object: this copy of the library has to serve the process.
 ///
 /// # Errors
-/// `ENODEV` when Weft is off: there is no device of ours then, and none of the machine's without an installed library.
-/// `EBUSY` when another copy serves the process.
+/// `ENODEV` when Weft is off, and where the settings name an interface that is not there: there is no device of ours
+/// then, and when off none of the machine's without an installed library. `EBUSY` when another copy serves the process.
 pub fn claim() -> Outcome<()> {
-    match off::is_off() {
+    match off::is_off() || device::all().is_empty() {
         true => Err(Errno(libc::ENODEV)),
         false => one_engine::claim(),
     }

@@ -158,12 +158,15 @@ impl fmt::Display for Missing {
     }
 }
 
-/// The devices of this process, by number; none if the settings name an interface that is not there, which is said on
-/// standard error. Found once: a device keeps its identity, and asking the kernel takes longer than a connect.
+/// The devices of this process, by number; none if Weft is off, or if the settings name an interface that is not there,
+/// which is said on standard error. Found once: a device keeps its identity, and asking the kernel takes longer than a connect.
 pub fn all() -> &'static [Device] {
     static ALL: OnceLock<Vec<Device>> = OnceLock::new();
     once(&ALL, || {
         let settings = Settings::from_env().0;
+        if settings.off {
+            return Vec::new();
+        }
         of_settings(&settings).unwrap_or_else(|missing| {
             crate::log::set_threshold(settings.log);
             crate::error!("there is no device: {missing}");

@@ -37,6 +37,7 @@ export! {
     /// `rdma_get_devices(3)`: the contexts that ids share. A null `num_devices` is allowed.
     fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut ibv_context {
         pointer(|| {
+            device::claim()?;
             let opened = all().iter().map(shared).collect::<Outcome<Vec<_>>>()?;
             if !num_devices.is_null() {
                 // SAFETY: the program gave the address for the number.
