@@ -159,7 +159,8 @@ impl fmt::Display for Missing {
 }
 
 /// The devices of this process, by number; none if Weft is off, or if the settings name an interface that is not there,
-/// which is said on standard error. Found once: a device keeps its identity, and asking the kernel takes longer than a connect.
+/// which is said on standard error. Found once: a device keeps its identity, and asking the kernel takes longer than a
+/// connect.
 pub fn all() -> &'static [Device] {
     static ALL: OnceLock<Vec<Device>> = OnceLock::new();
     once(&ALL, || {
