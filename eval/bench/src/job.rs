@@ -175,6 +175,14 @@ impl Job {
         }
     }
 
+    /// The same, with a server that would go on for ever: it is told to end once the client has.
+    pub fn of_lasting_server(mut self) -> Job {
+        for role in self.roles.iter_mut().filter(|role| role.name == SERVER) {
+            role.told_to_end = true;
+        }
+        self
+    }
+
     /// The program of the role of this name.
     pub fn program(&self, role: &str) -> Option<&Invocation> {
         let found = self.roles.iter().find(|r| r.name == role)?;

@@ -10,6 +10,7 @@ use weft_os::as_programs;
 
 use super::clock::{cpu_nanoseconds, nanoseconds};
 use super::datagram_flow::{jitter, send, RECEIVE_BUFFER};
+use super::datagrams::says_more;
 use super::programs::DatagramAdaptive;
 use super::socket_rate::{self, SENDER_CPU};
 use crate::metric::{CPU_PER_OCTET, GOODPUT, OPERATIONS};
@@ -17,7 +18,7 @@ use crate::record::Metrics;
 
 /// How often the receiver tells.
 const TELLS_EVERY_NS: u64 = 20_000_000;
-/// The stream is over when nothing has come for so long.
+/// The stream is over when its sender has said so and nothing has come for so long: carriers may hold it up for longer.
 const SILENCE: Duration = Duration::from_millis(200);
 /// A report: datagrams that came since the last, and nanoseconds from the first to the last of them.
 const REPORT: usize = 2 * size_of::<u64>();
@@ -25,6 +26,8 @@ const REPORT: usize = 2 * size_of::<u64>();
 const FURTHER: f64 = 1.05;
 /// What is tried where they do not.
 const FASTER: f64 = 1.02;
+/// It does not go below this, Mbit/s.
+const RATE_MIN: f64 = 1.0;
 /// A datagram begins with the time it was sent at.
 const STAMP: usize = size_of::<u64>();
 /// Key of the rate that it came to, Gbit/s.
@@ -34,8 +37,10 @@ pub(super) fn serve(mut control: &TcpStream, program: &DatagramAdaptive) -> Resu
     let address = control.local_addr()?;
     let socket = UdpSocket::bind(address).with_context(|| format!("cannot bind UDP {address}"))?;
     as_programs::set_receive_buffer(&socket, RECEIVE_BUFFER)?;
+    socket.set_read_timeout(Some(SILENCE))?;
     control.write_all(&[0])?;
     let begun = cpu_nanoseconds();
+    let mut has_ended = false;
     let (mut buffer, mut delays_us) = (vec![0; program.size], Vec::new());
     let (mut all, mut first_at, mut last_at) = (0_u64, 0, 0);
     // Those since the last report.
@@ -45,7 +50,6 @@ pub(super) fn serve(mut control: &TcpStream, program: &DatagramAdaptive) -> Resu
             Ok(octets) => {
                 let now = nanoseconds();
                 if all == 0 {
-                    socket.set_read_timeout(Some(SILENCE))?;
                     (first_at, since) = (now, now);
                 }
                 if let Some(stamp) = buffer[..octets].first_chunk::<STAMP>() {
@@ -60,8 +64,13 @@ pub(super) fn serve(mut control: &TcpStream, program: &DatagramAdaptive) -> Resu
                 }
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
+            Err(_) if has_ended => break,
+            Err(_) => {
+                control.set_nonblocking(true)?;
+                has_ended = says_more(control)?;
+                control.set_nonblocking(false)?;
+            }
         }
     }
     // No report: what follows are the metrics.
@@ -116,6 +125,7 @@ pub(super) fn measure(mut control: &TcpStream, program: &DatagramAdaptive) -> Re
         if sent % 16 == 0 {
             let before = each;
             take_reports(control, &mut told, &mut each)?;
+            each = each.min(slowest(program.size));
             if each != before {
                 follow(each)?;
             }
@@ -123,6 +133,7 @@ pub(super) fn measure(mut control: &TcpStream, program: &DatagramAdaptive) -> Re
     }
     let own_cpu = (cpu_nanoseconds() - begun_cpu) as f64;
     control.set_nonblocking(false)?;
+    control.shutdown(Shutdown::Write)?;
     control.read_to_end(&mut told)?;
     while told.len() >= REPORT && told[..REPORT] != [0xff; REPORT] {
         told.drain(..REPORT);
@@ -136,6 +147,11 @@ pub(super) fn measure(mut control: &TcpStream, program: &DatagramAdaptive) -> Re
     metrics.insert("lost_percent".to_owned(), lost);
     metrics.insert(RATE.to_owned(), program.size as f64 * 8.0 / each);
     Ok(metrics)
+}
+
+/// How far apart datagrams of so many octets leave at most, in nanoseconds.
+fn slowest(size: usize) -> f64 {
+    size as f64 * 8000.0 / RATE_MIN
 }
 
 /// Follows what the receiver has told.
@@ -171,7 +187,42 @@ fn next_interval(each: f64, report: &[u8; REPORT]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
     use super::*;
+
+    #[test]
+    fn a_stream_that_pauses_has_not_ended() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut control = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (served, _) = listener.accept().unwrap();
+        let program = DatagramAdaptive {
+            size: 1000,
+            rate: 1,
+            seconds: 1,
+            socket_rate: false,
+        };
+        let receiver = thread::spawn(move || serve(&served, &program));
+        control.read_exact(&mut [0]).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (to, mut told) = (control.peer_addr().unwrap(), Vec::new());
+        for _ in 0..2 {
+            thread::sleep(2 * SILENCE);
+            socket.send_to(&[0x5a; 1000], to).unwrap();
+        }
+        control.shutdown(Shutdown::Write).unwrap();
+        control.read_to_end(&mut told).unwrap();
+        receiver.join().unwrap().unwrap();
+        let metrics = told.windows(REPORT).position(|it| it == [0xff; REPORT]);
+        let metrics: Metrics = serde_json::from_slice(&told[metrics.unwrap() + REPORT..]).unwrap();
+        assert_eq!(metrics[OPERATIONS], 2.0);
+    }
+
+    #[test]
+    fn the_slowest_stream_has_a_rate_that_a_socket_takes() {
+        assert_eq!(slowest(1000), 8e6);
+    }
 
     #[test]
     fn datagrams_that_come_further_apart_are_sent_so() {

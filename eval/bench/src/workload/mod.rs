@@ -18,6 +18,7 @@ mod gather;
 mod hot_spot;
 mod hot_spot_cpu;
 mod made;
+mod memcached;
 mod mpi;
 mod mpi_hosts;
 mod mpi_tile;
@@ -291,6 +292,7 @@ fn over_ddp() -> Vec<Rc<dyn Workload>> {
     list.extend([
         Rc::new(REDIS_GET) as Rc<dyn Workload>,
         Rc::new(nginx_get::NginxGet),
+        Rc::new(memcached::Memcached),
     ]);
     list.push(Rc::new(IDLE));
     list

@@ -5,7 +5,7 @@ use anyhow::{ensure, Context, Result};
 use super::sockets::{carried, carries};
 use super::Workload;
 use crate::exec::Output;
-use crate::job::{Job, Seat, SERVER};
+use crate::job::{Job, Seat};
 use crate::metric::{Metric, OPERATIONS, P99, REQUEST_RATE};
 use crate::path::PathKind;
 use crate::record::Metrics;
@@ -102,7 +102,7 @@ impl Workload for NginxGet {
             "--latency".to_owned(),
             format!("http://{}/", site.address()),
         ];
-        let mut job = Job {
+        let job = Job {
             timeout: site.timeout(),
             ..Job::pair(
                 carried(stack, Seat::Server, Program::Installed("sh", &server)),
@@ -111,10 +111,7 @@ impl Workload for NginxGet {
                 site.place.hosts.len(),
             )
         };
-        for role in job.roles.iter_mut().filter(|role| role.name == SERVER) {
-            role.told_to_end = true;
-        }
-        job
+        job.of_lasting_server()
     }
 
     fn parse(&self, _: &dyn Stack, output: &Output) -> Result<Metrics> {

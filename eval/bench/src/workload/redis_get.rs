@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use super::sockets::{carried, carries};
 use super::Workload;
 use crate::exec::Output;
-use crate::job::{Job, Seat, SERVER};
+use crate::job::{Job, Seat};
 use crate::metric::{Metric, P99, REQUEST_RATE};
 use crate::path::PathKind;
 use crate::record::Metrics;
@@ -75,7 +75,7 @@ impl Workload for RedisGet {
         let client = words(&[
             "-h", &address, "-p", &port, "-t", "get", "-c", &clients, "-n", &requests, "--csv",
         ]);
-        let mut job = Job {
+        let job = Job {
             timeout: site.timeout(),
             ..Job::pair(
                 carried(stack, Seat::Server, Program::Installed(REDIS, &server)),
@@ -84,10 +84,7 @@ impl Workload for RedisGet {
                 site.place.hosts.len(),
             )
         };
-        for role in job.roles.iter_mut().filter(|role| role.name == SERVER) {
-            role.told_to_end = true;
-        }
-        job
+        job.of_lasting_server()
     }
 
     fn share(&self) -> f64 {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use super::sockets::{carried, carried_pair, carries, printed};
 use super::Workload;
 use crate::exec::Output;
-use crate::job::{Invocation, Job, Seat, CLIENT, SERVER};
+use crate::job::{Invocation, Job, Seat, CLIENT};
 use crate::metric::{Metric, REQUEST_RATE};
 use crate::path::PathKind;
 use crate::record::Metrics;
@@ -193,7 +193,7 @@ impl Workload for Reports {
     }
 
     fn job(&self, stack: &dyn Stack, site: &Site) -> Job {
-        let mut job = match self.monitor {
+        let job = match self.monitor {
             Monitor::Own { .. } => carried_pair(stack, site, &self.program(site)),
             Monitor::Gmond => {
                 let [server, client] = self.gmond(stack, site);
@@ -203,11 +203,7 @@ impl Workload for Reports {
                 }
             }
         };
-        // A monitor goes on for ever.
-        for role in job.roles.iter_mut().filter(|role| role.name == SERVER) {
-            role.told_to_end = true;
-        }
-        job
+        job.of_lasting_server()
     }
 
     fn parse(&self, _: &dyn Stack, output: &Output) -> Result<Metrics> {
@@ -218,6 +214,7 @@ impl Workload for Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::SERVER;
     use crate::path::Place;
     use crate::stack::{all as all_stacks, Programs, Weft, DDP};
 
