@@ -26,7 +26,7 @@ const REPORT: usize = 2 * size_of::<u64>();
 const FURTHER: f64 = 1.05;
 /// What is tried where they do not.
 const FASTER: f64 = 1.02;
-/// It does not go below this, Mbit/s.
+/// The stream's rate does not go below this, Mbit/s: a socket takes no rate under 0.064 (`WEFT_SO_RATE`).
 const RATE_MIN: f64 = 1.0;
 /// A datagram begins with the time it was sent at.
 const STAMP: usize = size_of::<u64>();
