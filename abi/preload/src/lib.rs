@@ -19,6 +19,10 @@
 //! library loads. So none allocates or takes a lock of the standard library, and all are `C-unwind`: the
 //! cancellation of a thread unwinds through them, and where it can nothing is held.
 
+// The lint (Rust 1.99) wants `open`, `read` and their like declared as the standard library declares them, which is
+// not `C-unwind`. Older compilers do not know it.
+#![allow(unknown_lints, invalid_runtime_symbol_definitions)]
+
 #[macro_use]
 mod real;
 

@@ -11,6 +11,10 @@
 //! Hooked is each name that a program may have been built to call: C libraries before 2.33 had no
 //! `stat` to link, but `__xstat` with a version in front, and fortified programs call `__open_2`.
 
+// The lint (Rust 1.99) wants `open` declared as the standard library declares it, with three dots. Older compilers do
+// not know it.
+#![allow(unknown_lints, invalid_runtime_symbol_definitions)]
+
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr, CString};
 use std::mem::transmute;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

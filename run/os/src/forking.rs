@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{fence, AtomicU32, Ordering};
 
+use crate::atomic::try_update;
 use crate::process;
 
 /// Threads of the process that fork, as far as they have not told that it is over.
@@ -47,7 +48,7 @@ fn end() {
     let own = process::id();
     if HERE.replace(0) == own && PROCESS.load(Ordering::SeqCst) == own {
         let less = |count: u32| count.checked_sub(1);
-        let _ = COUNT.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        let _ = try_update(&COUNT, less);
     }
 }
 

@@ -49,6 +49,7 @@
 #[cfg(test)]
 mod alone;
 pub mod as_programs;
+pub mod atomic;
 mod batch;
 pub mod beside;
 pub mod claim;

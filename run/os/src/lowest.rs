@@ -9,6 +9,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::atomic::try_update;
+
 /// Threads that are in [`program`], and in [`ours`].
 static PROGRAM: AtomicU32 = AtomicU32::new(0);
 static OURS: AtomicU32 = AtomicU32::new(0);
@@ -87,7 +89,7 @@ pub fn read_to_string(path: &str) -> std::io::Result<String> {
 /// One fewer. Where somebody waited in vain it is not counted any more.
 fn leave(side: &AtomicU32) {
     let fewer = |count: u32| count.checked_sub(1);
-    let _ = side.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer);
+    let _ = try_update(side, fewer);
 }
 
 /// Waits until nobody is on this side; whether that took too long.

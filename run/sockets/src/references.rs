@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use weft_os::atomic::try_update;
+
 /// The references to one socket. They are part of its record, and of the next socket's that has the record.
 #[derive(Debug, Default)]
 pub struct References {
@@ -38,11 +40,7 @@ impl References {
     /// One descriptor more, if the socket with this inode still has any: another thread may have closed the last.
     pub fn add(&self, inode: u64) -> bool {
         let more = |count: u32| (count > 0).then(|| count + 1);
-        self.inode() == inode
-            && self
-                .count
-                .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
-                .is_ok()
+        self.inode() == inode && try_update(&self.count, more).is_ok()
     }
 
     /// How many there are.

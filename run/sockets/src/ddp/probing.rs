@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use weft_os::atomic::try_update;
 use weft_os::{sched, stream};
 use weft_stream::frame;
 
@@ -75,10 +76,7 @@ impl Connection<'_> {
             .store(sched::now_ms(), Ordering::Relaxed);
         // Another thread may have ended it.
         let one_less = |left: u32| left.checked_sub(1);
-        let _ = self
-            .slot
-            .probes_left
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less);
+        let _ = try_update(&self.slot.probes_left, one_less);
         Ok(())
     }
 

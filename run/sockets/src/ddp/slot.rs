@@ -4,6 +4,7 @@ mod options;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use weft_os::atomic::try_update;
 use weft_os::shared::{self, Shared};
 use weft_os::{process, sched};
 use zerocopy::FromZeros;
@@ -356,9 +357,7 @@ impl Slot {
     /// The connection is over by this error; whether it was not yet.
     pub(super) fn end(&self, errno: Errno) -> bool {
         let end = |word| (word < OVER).then_some(OVER | errno as u32);
-        self.state
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, end)
-            .is_ok()
+        try_update(&self.state, end).is_ok()
     }
 
     /// A send failed, of a call or of what was left to leave. The kernel tells of it once, and has.
@@ -370,10 +369,7 @@ impl Slot {
     pub fn tell_error(&self) -> Option<Errno> {
         let of_send = self.send_error.swap(0, Ordering::AcqRel);
         let tell = |word| (word & (OVER | TOLD) == OVER).then_some(word | TOLD);
-        let told = self
-            .state
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, tell);
-        match told {
+        match try_update(&self.state, tell) {
             Ok(word) => Some((word & (OVER - 1)) as Errno),
             Err(_) => (of_send != 0).then_some(of_send as Errno),
         }

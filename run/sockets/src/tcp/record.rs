@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use weft_discovery::Ticket;
+use weft_os::atomic::try_update;
 use weft_os::lock::{Lock, Locked};
 use weft_os::process;
 
@@ -258,9 +259,7 @@ impl Record {
     pub(super) fn enter_first(&self, slot: Option<u32>) -> bool {
         let word = slot.map_or(0, |slot| slot + 1);
         let is_first = |known: u32| [NOT_LOOKED_UP, NO_ROOM].contains(&known).then_some(word);
-        self.slot
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, is_first)
-            .is_ok()
+        try_update(&self.slot, is_first).is_ok()
     }
 
     /// Whether it was accepted where there was no room for another connection over DDP, and its peer may ask for one
