@@ -272,6 +272,30 @@ def at_a_rate_over_the_kernels_connections(bed):
     at_a_rate(bed, "uoe require")
 
 
+@case
+def a_rate_holds_from_the_first_send_on(bed):
+    """What is sent before there is a connection goes by the rate too, and waits in the queue: it is not lost."""
+    bed.begin()
+    receiver = bed.receive("uoe require")
+    rate, count, size = 20_000_000, 2500, 1000
+    sent, carried = finish(bed.start(bed.client, "uoe require", sys.executable, HERE / "at_first.py", PORT, count, size,
+                                     rate, SERVER))
+    came, _ = finish(receiver)
+    expect((sent, came, carried), came["came"] > 0.9 * sent["sent"] and came["damaged"] == 0)
+
+
+@case
+def a_rate_holds_where_nobody_answers(bed):
+    """The queue drops what it has no room for, and a sender that goes by its rate is none the faster for it."""
+    bed.begin()
+    rate, count, size = 20_000_000, 2500, 1000
+    sent, carried = finish(bed.start(bed.client, "uoe require", sys.executable, HERE / "at_first.py", PORT, count, size,
+                                     rate, SERVER))
+    # What the queue has room for goes into it at once.
+    least = 8 * (count * size - 600_000) / rate
+    expect((sent, least, carried), sent["took"] > least)
+
+
 def lateness(bed, rule, size):
     """What came of datagrams at a pace, over adapters without control of congestion on a long path that loses."""
     bed.begin_linked("--delay", "100ms", "--loss", "3%")

@@ -78,8 +78,8 @@ pub fn hand_over(control: &[u8], room: &mut [u8]) -> Handed {
 pub fn descriptors(control: &[u8]) -> impl Iterator<Item = i32> + '_ {
     messages(control)
         .filter(|message| message.is(SOL_SOCKET, SCM_RIGHTS))
-        .flat_map(|message| message.data().chunks_exact(4))
-        .map(|number| i32::from_ne_bytes(number.try_into().expect("4")))
+        .flat_map(|message| message.data().as_chunks::<4>().0)
+        .map(|number| i32::from_ne_bytes(*number))
 }
 
 #[cfg(test)]

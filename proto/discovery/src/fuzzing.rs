@@ -119,7 +119,7 @@ pub fn discovery_expected(data: &[u8]) {
         settled: BTreeMap::new(),
         now: START,
     };
-    for step in steps.chunks_exact(3) {
+    for step in steps.as_chunks::<3>().0 {
         model.step(step[0], step[1], step[2]);
     }
 }

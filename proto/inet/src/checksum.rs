@@ -42,12 +42,12 @@ impl Checksum {
             self.odd = false;
         }
         let mut wide: u64 = 0;
-        let mut chunks = octets.chunks_exact(4);
-        for chunk in &mut chunks {
-            wide += u64::from(u32::from_be_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]));
+        let (words, rest) = octets.as_chunks();
+        for word in words {
+            wide += u64::from(u32::from_be_bytes(*word));
         }
         self.sum += (wide & 0xffff_ffff) + (wide >> 32);
-        match *chunks.remainder() {
+        match *rest {
             [a] => {
                 self.sum += u64::from(a) << 8;
                 self.odd = true;

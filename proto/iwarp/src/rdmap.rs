@@ -152,8 +152,8 @@ impl AtomicRequest {
         octets[4..8].copy_from_slice(&self.identifier.to_be_bytes());
         octets[8..12].copy_from_slice(&self.stag.0.to_be_bytes());
         octets[12..20].copy_from_slice(&self.to.to_be_bytes());
-        for (word, place) in words.iter().zip(octets[20..].chunks_exact_mut(8)) {
-            place.copy_from_slice(&word.to_be_bytes());
+        for (word, place) in words.iter().zip(octets[20..].as_chunks_mut::<8>().0) {
+            *place = word.to_be_bytes();
         }
         octets
     }

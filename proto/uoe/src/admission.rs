@@ -46,6 +46,9 @@ pub struct Attempt {
     /// How long it waits for a full carrier before it is dropped: [`FULL_TIMEOUT`], or what a carrier with a rate of
     /// the program's needs for what is in it.
     pub full_timeout: Duration,
+    /// How long it waits where there is no carrier and the queue has no room, before that drops some: no time, or what
+    /// the datagram takes at a rate of the program's, which goes by it as it will on the carrier.
+    pub down_timeout: Duration,
 }
 
 /// What is to be done.
@@ -78,6 +81,13 @@ impl Policy {
             {
                 Verdict::Wait(Some(waits_until(timeout)))
             }
+            (Carrier::Down, Policy::Buffer)
+                if attempt.may_block
+                    && !attempt.has_room
+                    && now < waits_until(attempt.down_timeout) =>
+            {
+                Verdict::Wait(Some(waits_until(attempt.down_timeout)))
+            }
             // It is there to be filled while nobody can send, and drops by its rule.
             (Carrier::Down, _) => Verdict::Queue,
             _ if attempt.has_room => Verdict::Queue,
@@ -105,6 +115,7 @@ mod tests {
         may_block: true,
         since: ms(100),
         full_timeout: FULL_TIMEOUT,
+        down_timeout: Duration::ZERO,
     };
 
     #[test]
@@ -139,6 +150,28 @@ mod tests {
                 "{policy:?} {attempt:?}"
             );
         }
+    }
+
+    #[test]
+    fn who_has_set_a_rate_keeps_it_without_a_carrier() {
+        let full = Attempt {
+            has_room: false,
+            down_timeout: ms(3),
+            ..DOWN
+        };
+        let dont_wait = Attempt {
+            may_block: false,
+            ..full
+        };
+        let room = Attempt {
+            has_room: true,
+            ..full
+        };
+        let admit = |attempt, now| Policy::Buffer.admit(attempt, ms(now));
+        assert_eq!(admit(full, 100), Verdict::Wait(Some(ms(103))));
+        assert_eq!(admit(full, 103), Verdict::Queue);
+        assert_eq!(admit(dont_wait, 100), Verdict::Queue);
+        assert_eq!(admit(room, 100), Verdict::Queue);
     }
 
     #[test]

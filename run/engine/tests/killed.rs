@@ -93,7 +93,8 @@ fn child_that_sends_for_ever() {
         return;
     };
     let source = end.memory(LEN_MAX, Access::NONE);
-    for number in 0.. {
+    let mut number = 0;
+    loop {
         let octets = message(number);
         source.memory().write(0, &octets).unwrap();
         let request = SendRequest {
@@ -115,6 +116,7 @@ fn child_that_sends_for_ever() {
                 })
                 .unwrap();
         }
+        number += 1;
     }
 }
 

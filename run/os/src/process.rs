@@ -289,7 +289,7 @@ mod tests {
         let kill = libc::SECCOMP_RET_KILL_PROCESS;
         let mut filter = [allow; LENGTH_MAX];
         filter[0] = step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0);
-        for (call, steps) in calls.iter().zip(filter[1..].chunks_exact_mut(2)) {
+        for (call, steps) in calls.iter().zip(filter[1..].as_chunks_mut::<2>().0) {
             let equals = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
             steps[0] = step(equals, *call as u32, 0, 1);
             steps[1] = step(libc::BPF_RET | libc::BPF_K, kill, 0, 0);

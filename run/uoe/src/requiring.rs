@@ -22,7 +22,7 @@ use crate::offload::{now, Offload};
 use crate::paths::{Path, Paths};
 use crate::port::Port;
 use crate::sending::{destination, Sending, Sent, LOOK_AGAIN};
-use crate::service::full_timeout;
+use crate::service::{full_timeout, time_at_rate};
 
 /// The thread is told so often at most that one socket needs a queue.
 const REQUIRED_EVERY_NS: u64 = 2_000_000;
@@ -214,6 +214,7 @@ impl Offload {
         let now = now();
         // Who waits for ever goes on wanting it.
         required.used_at = now;
+        let at_rate = time_at_rate(port, sending.len);
         let attempt = Attempt {
             carrier,
             others_wait: !required.queue.is_empty(),
@@ -221,6 +222,7 @@ impl Offload {
             may_block: sending.may_block(),
             since: sending.since(),
             full_timeout: full_timeout(port),
+            down_timeout: at_rate,
         };
         match required.policy.admit(attempt, now) {
             Verdict::Queue => {
@@ -235,7 +237,11 @@ impl Offload {
                 Sent::Done
             }
             Verdict::Again => Sent::Failed(libc::EAGAIN),
-            Verdict::Wait(_) if carrier != Carrier::Down && self.is_stalled(path.link.place) => {
+            Verdict::Wait(_)
+                if carrier != Carrier::Down
+                    && now >= sending.since() + at_rate
+                    && self.is_stalled(path.link.place) =>
+            {
                 count(&self.counts.dropped_full);
                 Sent::Done
             }
@@ -243,7 +249,12 @@ impl Offload {
                 count(&self.counts.dropped_full);
                 Sent::Done
             }
-            Verdict::Wait(_) | Verdict::Channel | Verdict::Plain => {
+            Verdict::Wait(until) => {
+                self.tell_queued();
+                let left = until.map_or(LOOK_AGAIN, |until| until.saturating_sub(now));
+                Sent::Wait(left.min(LOOK_AGAIN))
+            }
+            Verdict::Channel | Verdict::Plain => {
                 self.tell_queued();
                 Sent::Wait(LOOK_AGAIN)
             }

@@ -19,7 +19,7 @@ use crate::mail::Mail;
 use crate::offload::{now, Offload};
 use crate::paths::{Path, Paths};
 use crate::port::Port;
-use crate::service::full_timeout;
+use crate::service::{full_timeout, time_at_rate};
 
 /// The thread is told so often at most that one socket wants a channel where another one has it.
 const WANTED_EVERY_NS: u64 = 20_000_000;
@@ -241,7 +241,7 @@ impl Offload {
     }
 
     /// The carrier is full: refuses, or waits a little and drops. Who `has_others` to send to does not wait: they would
-    /// be kept waiting by a receiver that is slow.
+    /// be kept waiting by a receiver that is slow; but a rate of the program's own holds.
     #[cold]
     fn send_later(
         &'static self,
@@ -257,10 +257,13 @@ impl Offload {
             may_block: sending.may_block(),
             since: sending.since(),
             full_timeout: full_timeout(port),
+            down_timeout: Duration::ZERO,
         };
-        match Policy::Prefer.admit(attempt, now()) {
+        let now = now();
+        let goes_by_rate = now < sending.since() + time_at_rate(port, sending.len);
+        match Policy::Prefer.admit(attempt, now) {
             Verdict::Again => Sent::Failed(libc::EAGAIN),
-            Verdict::Wait(_) if !has_others && !self.is_stalled(place) => {
+            Verdict::Wait(_) if goes_by_rate || (!has_others && !self.is_stalled(place)) => {
                 let link = self.links.get(place);
                 Sent::Wait(match link.is_some_and(Link::is_by_thread) {
                     true => LOOK_AGAIN_AT_ADAPTER,

@@ -98,7 +98,7 @@ impl Image {
     /// Those of `give`.
     pub fn give(&self, most: usize, mut give: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut piece = Vec::with_capacity(most);
-        for (y, row) in self.pixels.chunks_exact(SIDE).enumerate() {
+        for (y, row) in self.pixels.as_chunks::<SIDE>().0.iter().enumerate() {
             let is_shown = |pixel: &Pixel| *pixel != NOTHING;
             let (Some(first), Some(last)) = (
                 row.iter().position(is_shown),
@@ -144,7 +144,7 @@ impl Image {
                 rest.len()
             );
             let (pixels, rest) = rest.split_at(count * PIXEL);
-            for (x, pixel) in pixels.chunks_exact(PIXEL).enumerate() {
+            for (x, pixel) in pixels.as_chunks::<PIXEL>().0.iter().enumerate() {
                 let far = f32::from_be_bytes(std::array::from_fn(|i| pixel[i]));
                 let bright = pixel[PIXEL - 1];
                 self.put(y * SIDE + first + x, Pixel { far, bright });

@@ -212,8 +212,8 @@ fn parse_block(unit: &[u8], values: &mut Vec<f32>) -> Result<Block> {
         octets.len()
     );
     values.clear();
-    let each = octets.chunks_exact(size_of::<f32>());
-    values.extend(each.map(|octets| f32::from_be_bytes(std::array::from_fn(|i| octets[i]))));
+    let (each, _) = octets.as_chunks::<{ size_of::<f32>() }>();
+    values.extend(each.iter().copied().map(f32::from_be_bytes));
     Ok(block)
 }
 
@@ -276,7 +276,7 @@ impl Filter for Render {
             "{} octets are no triangles",
             unit.len()
         );
-        for octets in unit.chunks_exact(TRIANGLE) {
+        for octets in unit.as_chunks::<TRIANGLE>().0 {
             let number =
                 |at: usize| f32::from_be_bytes(std::array::from_fn(|i| octets[4 * at + i]));
             let triangle: Triangle =

@@ -26,8 +26,8 @@ impl Rect {
     pub fn to_octets(self) -> [u8; Rect::OCTETS] {
         let mut octets = [0; Rect::OCTETS];
         let words = [self.x, self.y, self.width, self.height];
-        for (place, word) in octets.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_be_bytes());
+        for (place, word) in octets.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *place = word.to_be_bytes();
         }
         octets
     }
@@ -127,7 +127,7 @@ pub fn subsample(rect: Rect, pixels: &[u8], factor: u32, to: &mut Vec<u8>) {
                 .chunks_exact_mut(PIXEL)
                 .zip(row.chunks_exact(factor * PIXEL))
             {
-                for pixel in block.chunks_exact(PIXEL) {
+                for pixel in block.as_chunks::<PIXEL>().0 {
                     for (sum, octet) in sums.iter_mut().zip(pixel) {
                         *sum += u32::from(*octet);
                     }

@@ -155,7 +155,7 @@ pub fn hear(mut stream: &TcpStream, mut octets: Vec<u8>) -> Result<Option<Messag
     let mut list = vec![0; count * REGION];
     stream.read_exact(&mut list).context("a message is cut")?;
     let number = |octets: &[u8]| u64::from_be_bytes(std::array::from_fn(|i| octets[i]));
-    let region = |octets: &[u8]| Region {
+    let region = |octets: &[u8; REGION]| Region {
         offset: number(octets),
         len: number(&octets[REGION / 2..]),
     };
@@ -164,7 +164,7 @@ pub fn hear(mut stream: &TcpStream, mut octets: Vec<u8>) -> Result<Option<Messag
     Ok(Some(Message {
         kind,
         handle: number(&head[HEAD - 8..]),
-        regions: list.chunks_exact(REGION).map(region).collect(),
+        regions: list.as_chunks::<REGION>().0.iter().map(region).collect(),
         octets,
     }))
 }

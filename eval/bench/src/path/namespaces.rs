@@ -51,7 +51,7 @@ const SENDER_INTERFACE: &str = "weft-d";
 /// Two hosts and a wire, and beside it a wire from each to a third one, where rows emulate a link.
 pub(super) fn adapter(cores: Option<(usize, usize)>) -> Result<OpenPath> {
     let ends = Ends::make()?;
-    let middle = Holder::start(Some(&ends.server).filter(|_| ends.user), ends.user)?;
+    let middle = Holder::start(ends.user.then_some(&ends.server), ends.user)?;
     let peer = ends.client.namespace.holder.to_string();
     wire(&ends.server, SERVER_INTERFACE, CLIENT_INTERFACE, &peer)?;
     ends.up()?;
@@ -140,7 +140,7 @@ pub(super) fn emulated(
     weft: &Path,
 ) -> Result<OpenPath> {
     let ends = Ends::make()?;
-    let middle = Holder::start(Some(&ends.server).filter(|_| ends.user), ends.user)?;
+    let middle = Holder::start(ends.user.then_some(&ends.server), ends.user)?;
     let peer = middle.namespace.holder.to_string();
     for (holder, interface, other) in [
         (&ends.server, SERVER_INTERFACE, EMULATED[0]),

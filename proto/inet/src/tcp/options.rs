@@ -130,7 +130,9 @@ impl Options {
             }
             (SACK, body) if !body.is_empty() && body.len() & 7 == 0 => {
                 self.sack = body
-                    .chunks_exact(8)
+                    .as_chunks::<8>()
+                    .0
+                    .iter()
                     .map(|block| (seq_at(block, 0), seq_at(block, 4)))
                     .collect();
             }

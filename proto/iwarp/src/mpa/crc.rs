@@ -127,8 +127,8 @@ mod portable {
 
     pub(super) fn append(crc: u32, octets: &[u8]) -> u32 {
         let mut crc = !crc;
-        let mut words = octets.chunks_exact(8);
-        for word in &mut words {
+        let (words, rest) = octets.as_chunks::<8>();
+        for word in words {
             let mut folded = 0;
             for (n, octet) in word.iter().enumerate() {
                 let mixed = octet ^ crc.to_le_bytes().get(n).copied().unwrap_or(0);
@@ -136,7 +136,7 @@ mod portable {
             }
             crc = folded;
         }
-        for octet in words.remainder() {
+        for octet in rest {
             crc = (crc >> 8) ^ TABLES[0][usize::from(crc as u8 ^ octet)];
         }
         !crc

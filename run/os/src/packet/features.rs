@@ -112,11 +112,11 @@ impl Features {
             .iter()
             .flat_map(|word| word.to_ne_bytes())
             .collect();
-        let name = |octets: &[u8]| {
+        let name = |octets: &[u8; NAME_LEN]| {
             let end = octets.iter().position(|octet| *octet == 0);
             String::from_utf8_lossy(&octets[..end.unwrap_or(octets.len())]).into_owned()
         };
-        Ok(octets.chunks_exact(NAME_LEN).map(name).collect())
+        Ok(octets.as_chunks::<NAME_LEN>().0.iter().map(name).collect())
     }
 
     /// One command, with room for its answer.

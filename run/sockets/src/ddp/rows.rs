@@ -61,8 +61,9 @@ pub(super) fn bucket_at(inode: u64) -> usize {
 
 /// The word of the socket with this inode, among these rows of its.
 pub(super) fn word_among(bucket: &[u8; BUCKET_OCTETS], inode: u64) -> Option<u32> {
-    let mut rows = bucket.chunks_exact(std::mem::size_of::<Row>());
-    let row = rows.find(|row| number::<8>(row, offset_of!(Row, inode)) == inode)?;
+    let (rows, _) = bucket.as_chunks::<{ std::mem::size_of::<Row>() }>();
+    let has_inode = |row: &&[u8; _]| number::<8>(*row, offset_of!(Row, inode)) == inode;
+    let row = rows.iter().find(has_inode)?;
     Some(number::<4>(row, offset_of!(Row, word)) as u32)
 }
 

@@ -80,8 +80,8 @@ impl Streams {
         };
         let numbers: [i32; 3] = [mode.map_or(BY_RULE, |(_, value)| *value), state, reason];
         let mut octets = [0; STATUS_OCTETS];
-        for (place, number) in octets.chunks_exact_mut(4).zip(numbers) {
-            place.copy_from_slice(&number.to_ne_bytes());
+        for (place, number) in octets.as_chunks_mut::<4>().0.iter_mut().zip(numbers) {
+            *place = number.to_ne_bytes();
         }
         Ok(octets)
     }

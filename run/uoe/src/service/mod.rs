@@ -71,7 +71,7 @@ use asking::Asked;
 use bells::Bells;
 use ended::Ended;
 use names::Name;
-pub(crate) use rates::full_timeout;
+pub(crate) use rates::{full_timeout, time_at_rate};
 use refused::Refused;
 use requiring::Requiring;
 use showing::Showing;

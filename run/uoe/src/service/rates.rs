@@ -70,9 +70,21 @@ pub(super) fn rated(port: Held) -> Option<Held> {
 pub(crate) fn full_timeout(port: &Port) -> Duration {
     match port.rate() {
         0 => FULL_TIMEOUT,
-        bits => {
-            let octets = 2 * GATHERED_OCTETS as u64;
-            FULL_TIMEOUT + Duration::from_nanos(octets * 8 * 1_000_000_000 / bits)
-        }
+        bits => FULL_TIMEOUT + time_of(2 * GATHERED_OCTETS, bits),
     }
+}
+
+/// How long a send that may block waits before anything is dropped, where nothing leaves: as long as the datagram takes
+/// at the rate that the program has set. Who sends as fast as the carriers allow would else have all it sends dropped
+/// at once, until there is one that takes something.
+pub(crate) fn time_at_rate(port: &Port, len: usize) -> Duration {
+    match port.rate() {
+        0 => Duration::ZERO,
+        bits => time_of(len, bits),
+    }
+}
+
+/// How long so many octets take at so many bits a second.
+fn time_of(octets: usize, bits: u64) -> Duration {
+    Duration::from_nanos(octets as u64 * 8 * 1_000_000_000 / bits)
 }

@@ -162,6 +162,7 @@ impl Host {
         let flow = self.flows.get_mut(&ends).expect("just made");
         let attempt = Attempt {
             full_timeout: FULL_TIMEOUT,
+            down_timeout: Duration::ZERO,
             carrier,
             others_wait: others_wait && carrier != Carrier::Ready,
             has_room: flow.outbox.has_room(len, now),

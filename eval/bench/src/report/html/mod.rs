@@ -89,7 +89,7 @@ fn of_path(id: &str, run: &Run, path: &PathRecord, rows: &[RowSummary]) -> Marku
         .filter(|(row, _)| row.path == path.name)
         .collect();
     html! {
-        section aria-labelledby=(format!("{id}")) {
+        section aria-labelledby=(id) {
             h2 id=(id) { "Path " (path.name) }
             p class="soft" {
                 (path.description)
