@@ -88,12 +88,12 @@ struct weft_ddp {
  *     uint64_t rate = 50000000;
  *     setsockopt(fd, SOL_WEFT, WEFT_SO_RATE, &rate, sizeof(rate));
  *
- * From then on the socket has connections of its own, shared with no other socket, that send at this rate. Those of the
- * adapter (over=adapter) send so whatever is lost, without control of congestion; those of the kernel's TCP no faster.
- * A program that sends as fast as it can is held back then instead of losing datagrams: a send that may block waits
- * until there is room, and one that may not fails with EAGAIN. While there is no connection yet, or it takes nothing, a
- * send that may block goes by the rate as well, and what the socket's queue has no room for is lost. What goes plainly is not held back, so a program that
- * relies on the rate runs under `uoe require`.
+ * From then on the socket has connections of its own, shared with no other socket, that send at this rate. Those of
+ * the adapter (over=adapter) send so whatever is lost, without control of congestion; those of the kernel's TCP no
+ * faster. A program that sends as fast as it can is held back then instead of losing datagrams: a send that may block
+ * waits until there is room, and one that may not fails with EAGAIN. While there is no connection yet, or it takes
+ * nothing, a send that may block goes by the rate as well, and what the socket's queue has no room for is lost. What
+ * goes plainly is not held back, so a program that relies on the rate runs under `uoe require`.
  *
  * It may be set at any time. Set before the first send it costs nothing; later the socket's datagrams may find no
  * connection for a moment, and wait or go plainly as the rule says.

@@ -241,7 +241,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Gather<M> {
         };
         let most = segment - HEADER_LEN - PART_HEADER_LEN;
         let parts = octets.len().div_ceil(most);
-        // All of one length, but for the last few octets: a device that is handed many segments at a time wants them so.
+        // All of one length, but for the last few octets: a device that is handed many segments at once wants them so.
         let room = octets.len().div_ceil(parts);
         let headers = parts * (time_len + HEADER_LEN + PART_HEADER_LEN);
         if !self.make_room(headers + octets.len()) {
