@@ -251,7 +251,7 @@ impl Connection {
         if send.board.in_flight() == 0 || send.forced {
             room = room.max(mss);
         }
-        let frame = u64::from(self.config.max_frame);
+        let frame = u64::from(self.config.max_frame).min(send.burst());
         let mut cut = send.next_frame(send.nxt, unsent.min(window), frame);
         if cut.len == 0 && window > 0 && (idle || send.forced) {
             // The peer's window is smaller than what belongs together, and no ACK will come that opens it.

@@ -197,6 +197,12 @@ impl Sender {
         })
     }
 
+    /// Octets that one frame holds at most, or a segment if that is more: what leaves in a millisecond at the rate at
+    /// which to send. The device sends a frame in one piece, and the pace would be bursts with silence between them.
+    pub fn burst(&self) -> u64 {
+        self.rate().map_or(u64::MAX, |rate| rate / 1000)
+    }
+
     /// What RACK needs to know.
     pub fn conditions(&self) -> Conditions {
         Conditions {
