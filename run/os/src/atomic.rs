@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// `change` made nothing of it; what the number is.
 #[inline]
 pub fn try_update(number: &AtomicU32, change: impl FnMut(u32) -> Option<u32>) -> Result<u32, u32> {
-    // `try_update` by its name from Rust 1.99 on; the oldest that builds Weft has only this one.
+    // Rust 1.99 wants it called `try_update`; the oldest Rust that builds Weft has only this name.
     #[allow(deprecated)]
     number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change)
 }
