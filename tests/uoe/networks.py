@@ -296,6 +296,19 @@ def a_rate_holds_where_nobody_answers(bed):
     expect((sent, least, carried), sent["took"] > least)
 
 
+@case
+def a_rate_holds_where_the_receiver_is_stopped(bed):
+    """A connection that takes nothing has datagrams dropped, and a sender that goes by its rate is none the faster."""
+    bed.begin()
+    receiver = bed.receive("uoe require")
+    rate, count, size = 200_000_000, 40_000, 1000
+    sent, carried = finish(bed.start(bed.client, "uoe require", sys.executable, HERE / "at_first.py", PORT, count, size,
+                                     rate, SERVER, receiver.child.pid))
+    # What TCP and the queue have room for goes as it comes.
+    least = 8 * (count * size - 10_000_000) / rate
+    expect((sent, least, carried), sent["took"] > least and carried[3] > 1000)
+
+
 def lateness(bed, rule, size):
     """What came of datagrams at a pace, over adapters without control of congestion on a long path that loses."""
     bed.begin_linked("--delay", "100ms", "--loss", "3%")

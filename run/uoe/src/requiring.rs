@@ -237,11 +237,11 @@ impl Offload {
                 Sent::Done
             }
             Verdict::Again => Sent::Failed(libc::EAGAIN),
-            Verdict::Wait(_)
-                if carrier != Carrier::Down
-                    && now >= sending.since() + at_rate
-                    && self.is_stalled(path.link.place) =>
-            {
+            Verdict::Wait(_) if carrier != Carrier::Down && self.is_stalled(path.link.place) => {
+                let left = (sending.since() + at_rate).saturating_sub(now);
+                if !left.is_zero() {
+                    return Sent::Wait(left.min(LOOK_AGAIN));
+                }
                 count(&self.counts.dropped_full);
                 Sent::Done
             }

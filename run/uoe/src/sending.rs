@@ -260,16 +260,17 @@ impl Offload {
             down_timeout: Duration::ZERO,
         };
         let now = now();
-        let goes_by_rate = now < sending.since() + time_at_rate(port, sending.len);
+        let at_rate = sending.since() + time_at_rate(port, sending.len);
         match Policy::Prefer.admit(attempt, now) {
             Verdict::Again => Sent::Failed(libc::EAGAIN),
-            Verdict::Wait(_) if goes_by_rate || (!has_others && !self.is_stalled(place)) => {
+            Verdict::Wait(_) if !has_others && !self.is_stalled(place) => {
                 let link = self.links.get(place);
                 Sent::Wait(match link.is_some_and(Link::is_by_thread) {
                     true => LOOK_AGAIN_AT_ADAPTER,
                     false => LOOK_AGAIN,
                 })
             }
+            Verdict::Wait(_) if now < at_rate => Sent::Wait((at_rate - now).min(LOOK_AGAIN)),
             _ => {
                 count(&self.counts.dropped_full);
                 Sent::Done
