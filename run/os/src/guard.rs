@@ -104,6 +104,7 @@ mod imp {
         static INSTALL: PerProcess<()> = PerProcess::new();
         if !INSTALLED.load(Ordering::Acquire) {
             INSTALL.get_or_init(|| {
+                machine::choose();
                 [libc::SIGSEGV, libc::SIGBUS]
                     .into_iter()
                     .for_each(take_over)
