@@ -25,7 +25,7 @@
 //! or memory of the size that the call says; and a list is not changed while it is read. The functions behind the C
 //! names say under `# Safety` which of it they need, and each unsafe block what it takes from there. What can be
 //! checked is: `handle::Handle::of` refuses null and what was destroyed lately (a debug build also what is of another
-//! kind); `post::List::fill` compares a list's length with the longest that a queue takes before it reads one element.
+//! kind); `post::elements` compares a list's length with the longest that a queue takes before it reads one element.
 //! That an address has as many octets as the length beside it says only the program can keep, as with any device; the
 //! engine reads and writes *registered* memory through guarded copies (decision 0003).
 //!

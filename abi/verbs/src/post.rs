@@ -1,6 +1,6 @@
 //! Posting work requests: the fast path. Conversions only, and no allocation.
 
-use std::mem::MaybeUninit;
+use std::mem::{offset_of, MaybeUninit};
 use std::ptr::copy_nonoverlapping;
 use std::slice::from_raw_parts;
 use std::sync::Arc;
@@ -34,43 +34,34 @@ impl From<PostError> for Errno {
     }
 }
 
-/// Room for a scatter/gather list in the engine's form. It stays where it is made, on the stack.
-struct List([MaybeUninit<Sge>; MAX_SGE]);
+const _: () = assert!(
+    size_of::<Sge>() == size_of::<ibv_sge>()
+        && align_of::<Sge>() == align_of::<ibv_sge>()
+        && offset_of!(Sge, addr) == offset_of!(ibv_sge, addr)
+        && offset_of!(Sge, length) == offset_of!(ibv_sge, length)
+        && offset_of!(Sge, lkey) == offset_of!(ibv_sge, lkey),
+    "an element is the same to the engine"
+);
 
-impl List {
-    #[inline]
-    const fn new() -> List {
-        List([MaybeUninit::uninit(); MAX_SGE])
+/// A program's scatter/gather list, where the program has it.
+///
+/// # Errors
+/// `EINVAL`: longer than any queue takes, or null.
+///
+/// # Safety
+/// `list` has `count` elements, or is null; they are not changed while the list is used.
+#[inline]
+unsafe fn elements<'a>(list: *const ibv_sge, count: c_int) -> Outcome<&'a [Sge]> {
+    let count = usize::try_from(count).or(invalid())?;
+    if count > MAX_SGE || list.is_null() && count > 0 {
+        return invalid();
     }
-
-    /// Converts a program's list.
-    ///
-    /// # Errors
-    /// `EINVAL`: longer than any queue takes, or null.
-    ///
-    /// # Safety
-    /// `list` has `count` elements, or is null.
-    #[inline]
-    unsafe fn fill(&mut self, list: *const ibv_sge, count: c_int) -> Outcome<&[Sge]> {
-        let count = usize::try_from(count).or(invalid())?;
-        let Some(room) = self.0.get_mut(..count) else {
-            return invalid();
-        };
-        if list.is_null() && count > 0 {
-            return invalid();
-        }
-        for (at, element) in room.iter_mut().enumerate() {
-            // SAFETY: the caller promises: `list` has `count` elements, or is null.
-            let from = unsafe { &*list.add(at) };
-            element.write(Sge {
-                addr: from.addr,
-                length: from.length,
-                lkey: from.lkey,
-            });
-        }
-        // SAFETY: all of them were just written.
-        Ok(unsafe { from_raw_parts(room.as_ptr().cast(), count) })
+    if count == 0 {
+        return Ok(&[]);
     }
+    // SAFETY: the caller promises: `list` has `count` elements, which nobody changes meanwhile; that they are laid out
+    // as the engine's are is asserted above.
+    Ok(unsafe { from_raw_parts(list.cast(), count) })
 }
 
 /// Room for octets that are copied when they are posted.
@@ -124,13 +115,32 @@ impl Inline {
 #[inline]
 unsafe fn operation(wr: &ibv_send_wr) -> Outcome<SendOp> {
     let (remote_addr, rkey) = (wr.remote_addr, Stag(wr.rkey));
-    let stag = Stag(wr.invalidate_rkey);
-    // In network byte order in memory; the engine has it as a number.
-    let imm = u32::from_be(wr.invalidate_rkey);
     match i64::from(wr.opcode) {
         IBV_WR_SEND => Ok(SendOp::Send),
         IBV_WR_RDMA_WRITE => Ok(SendOp::Write { remote_addr, rkey }),
         IBV_WR_RDMA_READ => Ok(SendOp::Read { remote_addr, rkey }),
+        _ => {
+            // SAFETY: the caller promises: `wr` is a work request of the program's, with all that it points to.
+            let op = unsafe { rarer_operation(wr)? };
+            Ok(op)
+        }
+    }
+}
+
+/// What the other work requests ask for. Apart, so that those that most programs post stay in registers.
+///
+/// # Errors
+/// As for [`operation`].
+///
+/// # Safety
+/// As for [`operation`].
+#[inline(never)]
+unsafe fn rarer_operation(wr: &ibv_send_wr) -> Outcome<SendOp> {
+    let (remote_addr, rkey) = (wr.remote_addr, Stag(wr.rkey));
+    let stag = Stag(wr.invalidate_rkey);
+    // In network byte order in memory; the engine has it as a number.
+    let imm = u32::from_be(wr.invalidate_rkey);
+    match i64::from(wr.opcode) {
         IBV_WR_SEND_WITH_INV => Ok(SendOp::SendWithInvalidate { stag }),
         IBV_WR_LOCAL_INV => Ok(SendOp::LocalInvalidate { stag }),
         IBV_WR_RDMA_WRITE_WITH_IMM => Ok(SendOp::WriteWithImm {
@@ -171,9 +181,8 @@ unsafe fn send_one(
     let set = |flag: i64| i64::from(wr.send_flags) & flag != 0;
     // Such have no payload, and programs leave the list uninitialised.
     let count = if op.is_local() { 0 } else { wr.num_sge };
-    let mut room = List::new();
     // SAFETY: the caller promises: `wr` is a work request of the program's, with all that it points to.
-    let list = unsafe { room.fill(wr.sg_list, count)? };
+    let list = unsafe { elements(wr.sg_list, count)? };
     let mut request = SendRequest {
         wr_id: wr.wr_id,
         op,
@@ -288,9 +297,8 @@ unsafe fn receive_list(
 ) -> Outcome<()> {
     // SAFETY: the caller promises: the list is the program's, ends with null and is not changed meanwhile.
     while let Some(request) = unsafe { at.as_ref() } {
-        let mut room = List::new();
         // SAFETY: the caller promises: the list is the program's, ends with null and is not changed meanwhile.
-        let scatter = unsafe { room.fill(request.sg_list, request.num_sge)? };
+        let scatter = unsafe { elements(request.sg_list, request.num_sge)? };
         post(&RecvRequest {
             wr_id: request.wr_id,
             scatter,

@@ -224,7 +224,8 @@ impl<M> Regions<M> {
         scope: Scope,
     ) -> Result<Span, RegionFault> {
         let Some(region) = self.get(stag) else {
-            return self.check_window(stag, addr, len, access, scope);
+            let offset = self.check_window(stag, addr, len, access, scope)?;
+            return Ok(Span { stag, offset, len });
         };
         if region.pd != scope.pd {
             return Err(RegionFault::WrongPd);

@@ -34,7 +34,7 @@ impl SharedReceiveQueue {
         if self.wqes.len() >= self.depth as usize {
             return Err(PostError::QueueFull);
         }
-        self.wqes.push_back(RecvWqe::new(request, self.max_sge)?);
+        RecvWqe::push(&mut self.wqes, request, self.max_sge)?;
         Ok(())
     }
 

@@ -42,8 +42,10 @@ pub struct CqId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct QpNumber(pub u32);
 
-/// One element of a scatter/gather list: `length` octets at `addr` inside the region `lkey`.
+/// One element of a scatter/gather list: `length` octets at `addr` inside the region `lkey`. It is laid out as the C
+/// interface lays out its `ibv_sge`, whose lists are read where they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
 pub struct Sge {
     /// Address in the region's own address space (its iova), usually the virtual address.
     pub addr: u64,
@@ -51,6 +53,18 @@ pub struct Sge {
     pub length: u32,
     /// The region's local key; equal to its STag.
     pub lkey: u32,
+}
+
+impl Sge {
+    /// A copy that reads each field by itself (`wqe` says why).
+    #[inline]
+    fn by_field(&self) -> Sge {
+        Sge {
+            addr: self.addr,
+            length: self.length,
+            lkey: self.lkey,
+        }
+    }
 }
 
 /// Most elements a scatter/gather list may have.
@@ -390,17 +404,35 @@ pub struct SgList {
 }
 
 impl SgList {
+    /// Without elements.
+    pub const EMPTY: SgList = SgList {
+        short: [Sge {
+            addr: 0,
+            length: 0,
+            lkey: 0,
+        }; 2],
+        len: 0,
+        long: None,
+    };
+
     /// Copies `sges`.
     pub fn new(sges: &[Sge]) -> SgList {
-        let mut list = SgList {
-            len: sges.len() as u8,
-            ..SgList::default()
-        };
-        match list.short.get_mut(..sges.len()) {
-            Some(short) => short.copy_from_slice(sges),
-            None => list.long = Some(Vec::from(sges).into_boxed_slice()),
-        }
+        let mut list = SgList::EMPTY;
+        list.fill(sges);
         list
+    }
+
+    /// Copies `sges` to a list that has none.
+    #[inline]
+    pub(crate) fn fill(&mut self, sges: &[Sge]) {
+        debug_assert!(self.as_slice().is_empty(), "a list is filled once");
+        self.len = sges.len() as u8;
+        match sges {
+            [] => {}
+            [one] => self.short[0] = one.by_field(),
+            [one, two] => self.short = [one.by_field(), two.by_field()],
+            many => self.long = Some(Vec::from(many).into_boxed_slice()),
+        }
     }
 
     /// The elements.

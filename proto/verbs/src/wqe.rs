@@ -1,4 +1,13 @@
 //! Work queue elements: posted work requests as the device keeps them.
+//!
+//! An element is made in its queue: `VACANT` is put there and filled. One that is made elsewhere and then moved is read
+//! again in wider pieces than it was written in a moment before, and a processor waits with such a read until the
+//! writes have left its store buffer.
+
+mod recv;
+
+pub(crate) use recv::RecvQueue;
+pub use recv::RecvWqe;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -6,41 +15,11 @@ use alloc::vec::Vec;
 use weft_iwarp::Msn;
 
 use crate::types::{
-    Payload, PostError, QpCap, RecvRequest, SendFlags, SendOp, SendRequest, SgList, WcOpcode,
-    WcStatus, MAX_SGE,
+    Payload, PostError, QpCap, SendFlags, SendOp, SendRequest, SgList, WcOpcode, WcStatus, MAX_SGE,
 };
 
 /// Octets an atomic operation works on.
 const ATOMIC_LEN: u64 = 8;
-
-/// A posted receive.
-#[derive(Clone, Debug)]
-pub struct RecvWqe {
-    /// The program's identifier.
-    pub wr_id: u64,
-    /// Where the message goes.
-    pub scatter: SgList,
-    /// Sum of the scatter list, in octets.
-    pub capacity: u64,
-}
-
-impl RecvWqe {
-    /// Checks and copies a request.
-    ///
-    /// # Errors
-    /// [`PostError::TooLarge`] with more than `max_sge` elements.
-    pub fn new(request: &RecvRequest<'_>, max_sge: u32) -> Result<RecvWqe, PostError> {
-        if request.scatter.len() > max_sge as usize {
-            return Err(PostError::TooLarge);
-        }
-        let scatter = SgList::new(request.scatter);
-        Ok(RecvWqe {
-            wr_id: request.wr_id,
-            capacity: scatter.total(),
-            scatter,
-        })
-    }
-}
 
 /// How far a send work request has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +55,40 @@ pub(crate) struct SendWqe {
 }
 
 impl SendWqe {
+    /// What is put into the queue and filled.
+    const VACANT: SendWqe = SendWqe {
+        wr_id: 0,
+        op: SendOp::Send,
+        flags: SendFlags {
+            fence: false,
+            signaled: false,
+            solicited: false,
+        },
+        gather: SgList::EMPTY,
+        inline_len: 0,
+        sequence: 0,
+        len: 0,
+        progress: Progress::Queued,
+        msn: None,
+        status: WcStatus::Success,
+    };
+
+    #[inline]
+    fn copy_op(&mut self, op: &SendOp) {
+        match *op {
+            SendOp::Send => self.op = SendOp::Send,
+            SendOp::Write { remote_addr, rkey } => self.op = SendOp::Write { remote_addr, rkey },
+            SendOp::Read { remote_addr, rkey } => self.op = SendOp::Read { remote_addr, rkey },
+            _ => self.copy_rarer_op(op),
+        }
+    }
+
+    /// Apart: among the others it would make a compiler copy all of them as a whole.
+    #[inline(never)]
+    fn copy_rarer_op(&mut self, op: &SendOp) {
+        self.op = *op;
+    }
+
     pub(crate) fn opcode(&self) -> WcOpcode {
         match self.op {
             SendOp::Send | SendOp::SendWithInvalidate { .. } | SendOp::SendWithImm { .. } => {
@@ -175,22 +188,22 @@ impl SendQueue {
         polled: impl FnOnce() -> u64,
     ) -> Result<(), PostError> {
         let len = self.check(request, 0, polled)?;
-        let (gather, inline_len) = match request.payload {
-            Payload::Gather(sges) => (SgList::new(sges), 0),
-            Payload::Inline(octets) => (SgList::default(), self.keep_inline(octets)),
+        let inline_len = match request.payload {
+            Payload::Gather(_) => 0,
+            Payload::Inline(octets) => self.keep_inline(octets),
         };
-        self.wqes.push_back(SendWqe {
-            wr_id: request.wr_id,
-            op: request.op,
-            flags: request.flags,
-            gather,
-            inline_len,
-            sequence: self.sequence,
-            len,
-            progress: Progress::Queued,
-            msn: None,
-            status: WcStatus::Success,
-        });
+        self.wqes.push_back(SendWqe::VACANT);
+        if let Some(wqe) = self.wqes.back_mut() {
+            wqe.wr_id = request.wr_id;
+            wqe.copy_op(&request.op);
+            wqe.flags = request.flags;
+            wqe.inline_len = inline_len;
+            wqe.sequence = self.sequence;
+            wqe.len = len;
+            if let Payload::Gather(sges) = request.payload {
+                wqe.gather.fill(sges);
+            }
+        }
         self.sequence += 1;
         Ok(())
     }
@@ -322,43 +335,6 @@ impl SendQueue {
     }
 }
 
-/// A queue pair's own receive queue.
-#[derive(Debug)]
-pub(crate) struct RecvQueue {
-    wqes: VecDeque<RecvWqe>,
-    depth: u32,
-    max_sge: u32,
-}
-
-impl RecvQueue {
-    pub(crate) fn new(cap: &QpCap) -> RecvQueue {
-        RecvQueue {
-            wqes: VecDeque::new(),
-            depth: cap.max_recv_wr,
-            max_sge: cap.max_recv_sge,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn push(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        if self.wqes.len() >= self.depth as usize {
-            return Err(PostError::QueueFull);
-        }
-        self.wqes.push_back(RecvWqe::new(request, self.max_sge)?);
-        Ok(())
-    }
-
-    /// A receive that was taken and not used is the next one again.
-    pub(crate) fn put_back(&mut self, wqe: RecvWqe) {
-        self.wqes.push_front(wqe);
-    }
-
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<RecvWqe> {
-        self.wqes.pop_front()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -413,19 +389,5 @@ mod tests {
         assert_eq!(inline(read, b"1234"), Err(PostError::Unsupported));
         let invalidate = SendOp::LocalInvalidate { stag: Stag(0) };
         assert_eq!(inline(invalidate, b""), Err(PostError::Unsupported));
-    }
-
-    #[test]
-    fn a_receive_queue_is_bounded_and_its_scatter_lists_are() {
-        let mut queue = RecvQueue::new(&CAP);
-        let list = [ELEMENT; 4];
-        let mut push = |n| {
-            let scatter = &list[..n];
-            queue.push(&RecvRequest { wr_id: 1, scatter })
-        };
-        assert_eq!(push(4), Err(PostError::TooLarge));
-        assert_eq!(push(3), Ok(()));
-        assert_eq!(push(3), Ok(()));
-        assert_eq!(push(3), Err(PostError::QueueFull));
     }
 }

@@ -215,11 +215,12 @@ impl Cq {
         let mut overflow = false;
         let channel = {
             let mut inner = self.inner.lock();
-            for completion in completions.drain(..) {
-                let pushed = inner.queue.push(completion);
+            for completion in completions.iter() {
+                let pushed = inner.queue.push(*completion);
                 notify |= pushed.notify;
                 overflow |= pushed.overflow;
             }
+            completions.clear();
             notify.then(|| inner.channel.clone()).flatten()
         };
         if let Some(channel) = channel {

@@ -1,9 +1,11 @@
 //! The engine as the host of a queue pair ([`weft_verbs::host::Host`]): memory, completions and the clock.
 //!
 //! There is a host for each *pass*: what one thread does at a queue pair while it holds that one's lock. The memory
-//! table stays read-locked for the pass, so deregistration waits for placement in flight. Completions gather here and
-//! are published when the pass is over, behind a barrier if the pass invalidated a region.
+//! table is read-locked from the first access that the pass checks to the end of the pass, so deregistration waits for
+//! placement in flight. Completions gather here and are published when the pass is over, behind a barrier if the pass
+//! invalidated a region.
 
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +65,9 @@ impl Results {
 #[derive(Debug)]
 pub(crate) struct EngineHost<'a> {
     engine: &'a Engine,
-    pub(crate) regions: RwLockReadGuard<'a, Regions<Registered>>,
+    /// Locked at the first use: a pass that posts and touches no memory needs none, and a lock takes as long as all the
+    /// rest of such a pass.
+    regions: OnceCell<RwLockReadGuard<'a, Regions<Registered>>>,
     pub(crate) results: &'a mut Results,
     pub(crate) srq: Option<&'a Arc<Srq>>,
 }
@@ -77,18 +81,23 @@ impl<'a> EngineHost<'a> {
     ) -> EngineHost<'a> {
         EngineHost {
             engine,
-            // Recursive: a thread that waits to write must not stop the readers that a pass of
-            // the same thread already is.
-            regions: engine.regions.read_recursive(),
+            regions: OnceCell::new(),
             results,
             srq,
         }
     }
 
+    #[inline]
+    fn regions(&self) -> &Regions<Registered> {
+        // Recursive: a thread that waits to write must not stop the readers that a pass of the same thread already is.
+        self.regions
+            .get_or_init(|| self.engine.regions.read_recursive())
+    }
+
     /// The memory of a span and where in it the span begins, if its STag is still valid.
     #[inline]
     pub(crate) fn locate(&self, span: Span) -> Option<(&Registered, u64)> {
-        self.regions.locate(span)
+        self.regions().locate(span)
     }
 }
 
@@ -112,11 +121,11 @@ impl Host for EngineHost<'_> {
         access: Access,
         scope: Scope,
     ) -> Result<Span, RegionFault> {
-        self.regions.check(stag, addr, len, access, scope)
+        self.regions().check(stag, addr, len, access, scope)
     }
 
     fn is_region(&self, stag: Stag) -> bool {
-        self.regions.get(stag).is_some()
+        self.regions().get(stag).is_some()
     }
 
     #[inline]
@@ -145,20 +154,18 @@ impl Host for EngineHost<'_> {
 
     fn invalidate(&mut self, stag: Stag, scope: Scope) -> Result<(), RegionFault> {
         self.results.invalidated = true;
-        self.regions.invalidate(stag, scope)
+        self.regions().invalidate(stag, scope)
     }
 
     fn invalidate_for_peer(&mut self, stag: Stag, scope: Scope) -> Result<(), RegionFault> {
         self.results.invalidated = true;
-        self.regions.invalidate_for_peer(stag, scope)
+        self.regions().invalidate_for_peer(stag, scope)
     }
 
     fn bind(&mut self, bind: &Bind, scope: Scope) -> Result<(), RegionFault> {
         // Rare, and it waits for placement under way through the old binding.
-        let engine = self.engine;
-        RwLockReadGuard::unlocked(&mut self.regions, || {
-            engine.regions.write().bind(bind, scope)
-        })
+        drop(self.regions.take());
+        self.engine.regions.write().bind(bind, scope)
     }
 
     fn polled_slots(&self) -> u64 {

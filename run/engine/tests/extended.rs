@@ -113,6 +113,36 @@ fn a_message_waits_for_a_receive_that_is_posted_late() {
     assert_eq!((came.wr_id, came.imm), (5, Some(9)));
 }
 
+/// So many messages wait that receiving pauses: a program that posts no receive and looks at memory sees the Write.
+#[test]
+fn a_write_arrives_behind_messages_that_wait() {
+    let (a, b) = pair();
+    let target = b.memory(8, ALL);
+    for _ in 0..40 {
+        post(&a, SendOp::Send, Payload::Inline(b"")).unwrap();
+        assert_eq!(a.wait_send().status, WcStatus::Success);
+    }
+    // They are received, and held.
+    std::thread::sleep(Duration::from_millis(50));
+    let write = SendOp::Write {
+        remote_addr: target.memory().addr(),
+        rkey: target.stag(),
+    };
+    post(&a, write, Payload::Inline(b"arrives!")).unwrap();
+    let begun = Instant::now();
+    let mut octets = [0; 8];
+    while octets != *b"arrives!" {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it never came");
+        std::thread::sleep(Duration::from_millis(1));
+        target.memory().read(0, &mut octets).unwrap();
+    }
+    for wr_id in 0..40 {
+        receive(&b, wr_id);
+        let came = b.wait_recv();
+        assert_eq!((came.wr_id, came.status), (wr_id, WcStatus::Success));
+    }
+}
+
 #[test]
 fn the_wait_for_a_receive_is_bounded() {
     let (a, b) = pair();

@@ -160,7 +160,8 @@ impl<M> Regions<M> {
         }
     }
 
-    /// Checks an access through a window. Work requests of this device cannot name one.
+    /// Checks an access through a window; gives where it begins in what the window is bound to. Work requests of this
+    /// device cannot name one.
     #[cold]
     pub(super) fn check_window(
         &self,
@@ -169,7 +170,7 @@ impl<M> Regions<M> {
         len: u32,
         access: Access,
         scope: Scope,
-    ) -> Result<Span, RegionFault> {
+    ) -> Result<u64, RegionFault> {
         let window = self.window(stag).ok_or(RegionFault::InvalidStag)?;
         let bound = window.bound().ok_or(RegionFault::InvalidStag)?;
         let region = self.get(bound.region).ok_or(RegionFault::InvalidStag)?;
@@ -181,7 +182,7 @@ impl<M> Regions<M> {
         if !access.intersects(REMOTE) || !bound.access.contains(access) {
             return Err(RegionFault::Access);
         }
-        Ok(Span { stag, offset, len })
+        Ok(offset)
     }
 
     #[cold]

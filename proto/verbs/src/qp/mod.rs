@@ -18,6 +18,7 @@
 //! | `receives`, `immediate` | the receive queue and the receive in hand; Immediate Data |
 //! | `writes` | the peer's newest RDMA Write |
 //! | `rnr_queue`, `rnr` | messages that find no receive, and how long they wait |
+//! | `pause` | whether the rest stays in the transport while messages wait |
 //! | `waits` | nothing; why octets ahead of order wait for it |
 //! | `timers` | the deadlines |
 //! | `counters` | what is counted |
@@ -35,6 +36,7 @@ mod first_fpdu_probe;
 mod framing;
 mod immediate;
 mod lifecycle;
+mod pause;
 mod peer;
 mod queue_pair;
 mod reads;

@@ -144,21 +144,40 @@ impl Requester {
         if wqe.flags.fence && outstanding > 0 {
             return Step::Blocked;
         }
+        match wqe.op {
+            SendOp::Write { remote_addr, rkey } => {
+                self.frame_message(Kind::write(remote_addr, rkey, None), framer, host)
+            }
+            SendOp::Send => self.frame_message(Kind::Send(None), framer, host),
+            op => self.frame_any(op, framer, reads, host),
+        }
+    }
+
+    /// Frames the next segment of any request. Apart from plain Writes and Sends, so that those two are told from each
+    /// other by a comparison that is foreseen, and not by a table.
+    #[inline(never)]
+    fn frame_any(
+        &mut self,
+        op: SendOp,
+        framer: &mut Framer<'_>,
+        reads: &mut OutstandingReads,
+        host: &mut impl Host,
+    ) -> Step {
         let (ord, _) = framer.stream().read_limits();
-        if wqe.op.awaits_response() && outstanding >= usize::from(ord) {
+        if op.awaits_response() && reads.len() >= usize::from(ord) {
             return Step::Blocked;
         }
-        match wqe.op {
+        match op {
+            SendOp::Send => self.frame_message(Kind::Send(None), framer, host),
+            SendOp::Write { remote_addr, rkey } => {
+                self.frame_message(Kind::write(remote_addr, rkey, None), framer, host)
+            }
             SendOp::Read { remote_addr, rkey } => {
                 self.frame_read(remote_addr, rkey, framer, reads, host)
             }
             SendOp::LocalInvalidate { stag } => self.invalidate_locally(stag, framer, host),
-            SendOp::Send => self.frame_message(Kind::Send(None), framer, host),
             SendOp::SendWithInvalidate { stag } => {
                 self.frame_message(Kind::Send(Some(stag)), framer, host)
-            }
-            SendOp::Write { remote_addr, rkey } => {
-                self.frame_message(Kind::write(remote_addr, rkey, None), framer, host)
             }
             SendOp::WriteWithImm {
                 remote_addr,

@@ -101,6 +101,12 @@ impl RnrQueue {
         self.weight >= FULL_OCTETS
     }
 
+    /// What all that is held counts, octets.
+    #[inline]
+    pub(super) fn weight(&self) -> usize {
+        self.weight
+    }
+
     /// Whether another message may be held.
     pub(super) fn has_room(&self) -> bool {
         self.weight < HELD_OCTETS_MAX

@@ -3,6 +3,7 @@
 //! | timer | what it bounds | what follows |
 //! | --- | --- | --- |
 //! | RNR | how long a message waits for a receive (`rnr`) | the peer is refused, or the message is lost |
+//! | pause | how long nothing is received while messages wait for receives (`pause`) | the driver receives again |
 //! | acknowledgement | how long one waits for what the program posts next (`delayed`) | it leaves |
 //! | probe | how long a peer may overlook the first FPDU (`first_fpdu_probe`) | an empty Write is sent |
 //! | first FPDU | how long a peer that promised one first may keep silent | the driver resets the stream |
@@ -17,14 +18,16 @@ pub const LINGER: Duration = Duration::from_secs(3);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timer {
     Rnr,
+    Pause,
     Acknowledgement,
     Probe,
     FirstFpdu,
     Linger,
 }
 
-const ALL: [Timer; 5] = [
+const ALL: [Timer; 6] = [
     Timer::Rnr,
+    Timer::Pause,
     Timer::Acknowledgement,
     Timer::Probe,
     Timer::FirstFpdu,

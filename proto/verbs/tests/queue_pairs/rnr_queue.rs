@@ -334,6 +334,50 @@ fn what_was_cut_off_is_not_waited_for() {
     assert_eq!(statuses, [WcStatus::Success, WcStatus::Flushed]);
 }
 
+/// A receiver that is behind leaves the rest in its transport, for a moment and while it waits for nothing.
+#[test]
+fn receiving_pauses_while_messages_wait() {
+    let mut pair = Pair::new(Config::default(), 8);
+    let target = pair.ends[1].device.region(64, 0, ALL, 2);
+    let source = pair.ends[0].device.region(64, 0, ALL, 3);
+    let pauses = |pair: &Pair| pair.ends[1].qp.pauses();
+    for wr_id in 0..20 {
+        post(&mut pair, 0, wr_id, SendOp::Send, Payload::Inline(b"later"));
+    }
+    pair.drive();
+    assert!(pauses(&pair));
+
+    // The answer to what the program asked for stands behind the messages.
+    let read = SendOp::Read {
+        remote_addr: 0,
+        rkey: source,
+    };
+    post(
+        &mut pair,
+        1,
+        50,
+        read,
+        Payload::Gather(&[sge(target, 0, 8)]),
+    );
+    assert!(!pauses(&pair));
+    pair.drive();
+    assert_eq!(pair.ends[1].device.sends.len(), 1, "the Read is answered");
+    assert!(pauses(&pair));
+
+    // The program posts nothing for a while: it has to hear what else there is.
+    let end = &mut pair.ends[1];
+    time_out(&mut end.qp, &mut end.device);
+    assert!(!end.qp.pauses() && end.qp.holding().is_some());
+    recv(&mut pair, 1, 100, &[sge(target, 0, 8)]);
+    assert!(pauses(&pair), "the program is behind, and posts");
+    for wr_id in 101..120 {
+        assert!(pauses(&pair), "{wr_id}");
+        recv(&mut pair, 1, wr_id, &[sge(target, 0, 8)]);
+    }
+    assert!(!pauses(&pair));
+    assert_eq!(pair.ends[1].device.recvs.len(), 20);
+}
+
 /// A driver stops receiving when enough is held; even one that does not stop holds no more than a bound.
 #[test]
 fn how_much_is_held_is_bounded() {

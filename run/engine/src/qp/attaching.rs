@@ -134,7 +134,6 @@ impl Qp {
         if inner.stream.as_ref().is_some_and(Stream::has_buffered) {
             self.serve_locked(inner, true);
         } else if inner.machine.wants_to_send() {
-            drop(inner);
             self.defer(engine);
         }
     }

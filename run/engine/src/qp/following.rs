@@ -11,7 +11,7 @@ use crate::stats::{Counted, Published};
 
 /// Whether octets are waited for.
 pub(super) fn wants_octets(machine: &QpMachine, leased: &Leased, stream: &Stream) -> bool {
-    !machine.is_full() && !leased.is_leased && stream.over.is_none()
+    !machine.is_full() && !machine.pauses() && !leased.is_leased && stream.over.is_none()
 }
 
 impl Qp {

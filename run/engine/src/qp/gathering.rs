@@ -55,7 +55,8 @@ impl Gathering {
             true => BURST_POSTS_AFTER_MANY_MIN,
         };
         let mut before = self.posts.load(Ordering::Relaxed);
-        if self.interval.swap(interval, Ordering::Relaxed) != interval {
+        if self.interval.load(Ordering::Relaxed) != interval {
+            self.interval.store(interval, Ordering::Relaxed);
             self.bursting.store(before >= burst, Ordering::Relaxed);
             before = 0;
         }
@@ -76,9 +77,12 @@ impl Gathering {
         true
     }
 
-    /// What is to be sent waits for the program's next call, or the service thread's tick.
+    /// What is to be sent waits for the program's next call, or the service thread's tick. The caller has the queue
+    /// pair's lock: who takes it from the list does so before it waits for that lock, so that one which seems to stand
+    /// there still is sent with what was posted.
     pub(crate) fn defer(&self, engine: &Engine, who: impl FnOnce() -> Option<Arc<dyn Flush>>) {
-        if !self.deferred.swap(true, Ordering::AcqRel) {
+        if !self.deferred.load(Ordering::Relaxed) {
+            self.deferred.store(true, Ordering::Release);
             if let Some(who) = who() {
                 engine.progress.defer(who);
             }

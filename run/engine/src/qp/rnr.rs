@@ -48,7 +48,10 @@ impl Qp {
     pub(super) fn after_holding(&self, guard: MutexGuard<'_, Inner>, engine: &Engine) {
         let waits = |s: &Stream| !s.interest.reads() && s.over.is_none();
         let left_alone = guard.stream.as_ref().is_some_and(waits);
-        if left_alone && !guard.machine.is_full() {
+        let takes_more = !guard.machine.is_full() && !guard.machine.pauses();
+        // A ring shows by itself what it has: the next look finds the receives that are posted until then.
+        let shows = guard.stream.as_ref().is_some_and(|stream| stream.shares);
+        if left_alone && takes_more && !shows {
             self.serve_locked(guard, true);
         } else if guard.machine.wants_to_send() {
             self.transmit_locked(guard, engine);

@@ -355,9 +355,14 @@ impl Qp {
             return Self::follow_deadline(inner, engine);
         }
         let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+        let paused = inner.machine.pauses();
         let close = inner.machine.handle_timeout(&mut host);
         drop(host);
         let (Some(close), Some(stream)) = (close, &inner.stream) else {
+            if paused {
+                self.serve_locked(guard, true);
+                return;
+            }
             return self.transmit_locked(guard, engine);
         };
         match close {

@@ -31,6 +31,14 @@ impl Qp {
         self.rnr_queue.is_full()
     }
 
+    /// Whether octets that come are best left in the transport for a moment, because messages wait for receives. What
+    /// is received all the same is taken. A program that has requests under way may wait for what stands behind those
+    /// messages, so nothing is left then.
+    #[inline]
+    pub fn pauses(&self) -> bool {
+        self.pause.lasts() && !self.rnr_queue.is_empty() && !self.has_sends_outstanding()
+    }
+
     /// Receives were posted to the shared receive queue: what no longer has to wait goes on.
     // Rare, and apart: inlined into the post of a receive, what it prepares would be prepared for each.
     #[inline(never)]
@@ -172,5 +180,7 @@ impl Qp {
         let peer_has_gone = self.lifecycle.ending() == Ending::HalfClosed;
         self.rnr
             .follow(holding, peer_has_gone, || host.now(), &mut self.timers);
+        self.pause
+            .follow(&self.rnr_queue, || host.now(), &mut self.timers);
     }
 }

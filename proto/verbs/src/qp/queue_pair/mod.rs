@@ -39,6 +39,7 @@ use super::delayed::Delayed;
 use super::ending::{Ending, QpEvent};
 use super::first_fpdu_probe::Probes;
 use super::lifecycle::Lifecycle;
+use super::pause::Pause;
 use super::peer::FpduPolicy;
 use super::reads::OutstandingReads;
 use super::receives::Receives;
@@ -84,6 +85,7 @@ pub struct Qp {
     timers: Timers,
     probes: Probes,
     rnr: Rnr,
+    pause: Pause,
 }
 
 impl Qp {
@@ -107,6 +109,7 @@ impl Qp {
             receives: Receives::new(&config.cap),
             rnr_queue: RnrQueue::default(),
             rnr: Rnr::default(),
+            pause: Pause::default(),
             timers: Timers::default(),
             events: VecDeque::new(),
             counters: QpCounters::default(),
@@ -276,6 +279,7 @@ impl Qp {
         self.delayed = Delayed::default();
         self.probes = Probes::default();
         self.rnr = self.rnr.reset();
+        self.pause = Pause::default();
     }
 
     /// What happened since the last call.

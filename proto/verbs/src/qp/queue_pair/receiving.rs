@@ -223,28 +223,48 @@ impl Qp {
         };
         let scope = self.attributes.scope();
         match open.target {
-            Target::Write { stag, to } => {
-                writes::place((stag, to), octets, open.header, scope, host)?;
-            }
-            Target::Held => self.hold_octets(octets, host)?,
-            Target::Lost => {}
-            Target::Read => {
-                let sink = self.reads.sink();
-                let placed = sink.map(|(list, done)| scatter(list, done, octets, scope, host));
-                if !matches!(placed, Some(Ok(()))) {
-                    self.fail_read_locally(host);
-                    return Ok(());
-                }
-            }
             Target::Receive => {
                 if self.receives.place(octets, scope, host).is_err() {
                     self.fail_receive_locally(host);
                     return Ok(());
                 }
             }
+            Target::Write { stag, to } => {
+                writes::place((stag, to), octets, open.header, scope, host)?;
+            }
+            target => {
+                if !self.place_rarer(target, octets, host)? {
+                    return Ok(());
+                }
+            }
         }
         self.advance(octets.len() as u32);
         self.close_segment_if_complete(host)
+    }
+
+    /// Places octets that are neither a Send's nor a Write's, or holds them; false where that failed on this side.
+    /// Apart, so that those two are told from each other by a comparison that is foreseen, and not by a table.
+    #[inline(never)]
+    fn place_rarer(
+        &mut self,
+        target: Target,
+        octets: &[u8],
+        host: &mut impl Host,
+    ) -> Result<bool, Fault> {
+        match target {
+            Target::Receive | Target::Write { .. } | Target::Lost => {}
+            Target::Held => self.hold_octets(octets, host)?,
+            Target::Read => {
+                let scope = self.attributes.scope();
+                let sink = self.reads.sink();
+                let placed = sink.map(|(list, done)| scatter(list, done, octets, scope, host));
+                if !matches!(placed, Some(Ok(()))) {
+                    self.fail_read_locally(host);
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// The memory of the oldest Read is not there.

@@ -146,8 +146,8 @@ impl Qp {
         ) else {
             return false;
         };
-        match self.requester.frame(&mut framer, &mut self.reads, host) {
-            Step::Segment => true,
+        let step = self.requester.frame(&mut framer, &mut self.reads, host);
+        match step {
             Step::Finished(finished) => {
                 if self.acknowledges() {
                     let signaled = finished.signaled || self.attributes.config().sq_sig_all;
@@ -160,16 +160,24 @@ impl Qp {
                 }
                 true
             }
-            Step::Blocked => false,
-            Step::PeerUnknown => {
-                self.ask_peer();
+            Step::Segment => true,
+            _ => {
+                self.follow_unframed(&step, host);
                 false
             }
+        }
+    }
+
+    /// Nothing was framed.
+    #[cold]
+    fn follow_unframed(&mut self, step: &Step, host: &mut impl Host) {
+        match *step {
+            Step::Finished(_) | Step::Segment | Step::Blocked => {}
+            Step::PeerUnknown => self.ask_peer(),
             Step::Failed(status) => {
                 // The failed request gets its status, the peer a Terminate.
                 self.requester.fail_current(status);
                 self.end_locally(host);
-                false
             }
         }
     }

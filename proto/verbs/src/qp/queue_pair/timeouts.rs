@@ -25,6 +25,7 @@ impl Qp {
         while let Some(timer) = self.timers.take_due(now) {
             match timer {
                 Timer::Rnr => self.give_up_holding(host),
+                Timer::Pause => self.pause.end(&self.rnr_queue),
                 Timer::Acknowledgement => self.delayed.expire(now, &mut self.timers),
                 // An empty RDMA Write places nothing: STag and TO of an empty tagged message are not checked (RFC 5041
                 // section 5.2). The next pause begins when it has left.

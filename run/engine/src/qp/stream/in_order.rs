@@ -45,7 +45,7 @@ impl Stream {
                     self.end = 0;
                 }
             }
-            if received >= RECEIVE_BUDGET_OCTETS || qp.is_full() {
+            if received >= RECEIVE_BUDGET_OCTETS || qp.is_full() || qp.pauses() {
                 return (any, None);
             }
             let (asked, outcome) = self.receive_once(qp, host, need);

@@ -295,6 +295,10 @@ impl Stream {
             self.blocked &= !self.broken;
             return (false, None);
         }
+        // What came ahead of order is kept by this side, and no descriptor shows it.
+        if qp.pauses() && self.placing.is_none() {
+            return (false, None);
+        }
         if let Some(placing) = &mut self.placing {
             let (octets, end) = placing.receive(&*self.carrier, qp, host);
             self.octets_in += octets as u64;
