@@ -405,7 +405,7 @@ pub struct SgList {
 
 impl SgList {
     /// Without elements.
-    pub const EMPTY: SgList = SgList {
+    pub(crate) const EMPTY: SgList = SgList {
         short: [Sge {
             addr: 0,
             length: 0,

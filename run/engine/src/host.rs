@@ -65,8 +65,8 @@ impl Results {
 #[derive(Debug)]
 pub(crate) struct EngineHost<'a> {
     engine: &'a Engine,
-    /// Locked at the first use: a pass that posts and touches no memory needs none, and a lock takes as long as all the
-    /// rest of such a pass.
+    /// Locked at the first use: a pass that posts and touches no memory needs no lock, which would be a good part of
+    /// what it costs.
     regions: OnceCell<RwLockReadGuard<'a, Regions<Registered>>>,
     pub(crate) results: &'a mut Results,
     pub(crate) srq: Option<&'a Arc<Srq>>,

@@ -5,7 +5,7 @@
 //! once a few messages wait, until they have gone on, and the transport slows the peer down. A receiver that posts
 //! nothing for a while still has to hear what stands behind the messages: Writes, a Terminate, the end of the stream.
 //! So the pause ends after [`LONGEST`], and then as much is held as `rnr_queue` allows, until the message at the front
-//! is another one.
+//! is another one. Decision 0053 has what was weighed.
 
 use core::time::Duration;
 

@@ -1,10 +1,10 @@
 //! The guarded copy and exchange of x86-64.
 //!
-//! A copy of some length has three ways to go: `rep movsb`, vectors of 32 octets (AVX), and of 16. The first is not for
-//! every processor: AMD's of family 25 (Zen 3 and 4) take fifteen times as long with it where the target lies 1 to 62
-//! octets behind the source, both modulo 4096 (measured; glibc bug 30994 has the same). A payload that goes from a page
-//! to its place behind a header lies like that. So they go by vectors whatever the length, and others as glibc has it:
-//! by `rep movsb` from 4096 octets on.
+//! A copy of some length has three ways to go: `rep movsb`, vectors of 32 octets (AVX), and of 16. The first is not
+//! for every processor: on AMD's Zen 3 it takes fifteen times as long where the target lies 1 to 62 octets behind the
+//! source, both modulo 4096 (measured). A payload that goes from the start of a page to its place behind a header
+//! lies like that. So all of AMD's processors copy by vectors, whatever the length; where `rep movsb` is good they
+//! are as good. On others `rep movsb` copies what has 4096 octets and more, as in glibc (not measured here).
 
 use std::arch::is_x86_feature_detected;
 use std::arch::x86_64::__cpuid;
