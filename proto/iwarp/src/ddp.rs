@@ -36,6 +36,17 @@ impl Default for Versions {
     }
 }
 
+/// The DDP and the RDMAP control octet of a header.
+const fn controls(versions: Versions, flags: u8, last: bool, opcode: Opcode) -> [u8; 2] {
+    let ddp = flags | if last { LAST } else { 0 } | (versions.ddp & DDP_VERSION);
+    let rdmap = (versions.rdmap << RDMAP_VERSION_SHIFT) | (opcode.0 & OPCODE);
+    [ddp, rdmap]
+}
+
+/// The control octets of an RDMA Write that is one segment, its reserved bits as a source leaves them.
+pub(crate) const CONTROLS_OF_WHOLE_WRITE: [u8; 2] =
+    controls(Versions::IETF, TAGGED, true, Opcode::WRITE);
+
 /// Tagged header, 14 octets (RFC 5041 section 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tagged {
@@ -142,6 +153,37 @@ impl Header {
         }
     }
 
+    /// Appends ULPDU_Length and the header behind it, with DV = 1 and RV = 1: how every FPDU begins. In whole words,
+    /// since this is in the path of every message.
+    #[inline]
+    pub(crate) fn encode_behind(&self, ulpdu_len: u16, out: &mut Vec<u8>) {
+        let (flags, opcode, word) = match self {
+            Header::Tagged(h) => (TAGGED, h.opcode, h.stag.0),
+            Header::Untagged(h) => (0, h.opcode, h.invalidate),
+        };
+        let [ddp, rdmap] = controls(Versions::IETF, flags, self.last(), opcode);
+        let first = u64::from(ulpdu_len) << 48
+            | u64::from(ddp) << 40
+            | u64::from(rdmap) << 32
+            | u64::from(word);
+        match self {
+            Header::Tagged(h) => {
+                let mut octets = [0; 2 + Header::TAGGED_LEN];
+                octets[..8].copy_from_slice(&first.to_be_bytes());
+                octets[8..].copy_from_slice(&h.to.to_be_bytes());
+                out.extend_from_slice(&octets);
+            }
+            Header::Untagged(h) => {
+                let mut octets = [0; 2 + Header::UNTAGGED_LEN];
+                let second = u64::from(h.qn.0) << 32 | u64::from(h.msn.0);
+                octets[..8].copy_from_slice(&first.to_be_bytes());
+                octets[8..16].copy_from_slice(&second.to_be_bytes());
+                octets[16..].copy_from_slice(&h.mo.to_be_bytes());
+                out.extend_from_slice(&octets);
+            }
+        }
+    }
+
     /// Writes the header with DV = 1 and RV = 1 to the front of `out`.
     ///
     /// # Panics
@@ -154,11 +196,7 @@ impl Header {
 
     #[inline(always)]
     fn put_as(&self, versions: Versions, out: &mut [u8]) {
-        let control = |flags: u8, last: bool, opcode: Opcode| {
-            let ddp = flags | if last { LAST } else { 0 } | (versions.ddp & DDP_VERSION);
-            let rdmap = (versions.rdmap << RDMAP_VERSION_SHIFT) | (opcode.0 & OPCODE);
-            [ddp, rdmap]
-        };
+        let control = |flags, last, opcode| controls(versions, flags, last, opcode);
         match self {
             Header::Tagged(h) => {
                 let octets = &mut out[..Header::TAGGED_LEN];

@@ -71,7 +71,7 @@ mod wire;
 
 pub use ahead::{Envelope, FpduAhead, FpdusAhead, PlacePolicy, Unplaced};
 pub use ddp::{Header, Tagged, Untagged, Versions};
-pub use inbound::{Continuation, Inbound, InboundConfig, Message, Parse, Segment};
+pub use inbound::{Continuation, Inbound, InboundConfig, Message, Parse, Segment, WholeWrite};
 pub use ledger::Ledger;
 pub use mpa::frame::{Enhanced, FrameError, FrameKind, RtrSet, StartFrame};
 pub use num::{Msn, Opcode, QueueNumber, Stag};

@@ -111,8 +111,7 @@ impl Outbound {
         assert!(ulpdu_len <= MAX_ULPDU, "ULPDU of {ulpdu_len} octets");
         // All but the payload, which may not pass through here: a new buffer would grow with each of its parts.
         out.reserve(LENGTH_LEN + headers_len + PAD_MAX + CRC_LEN);
-        out.extend_from_slice(&(ulpdu_len as u16).to_be_bytes());
-        header.encode(out);
+        header.encode_behind(ulpdu_len as u16, out);
         out.extend_from_slice(body);
         start
     }
@@ -122,6 +121,13 @@ impl Outbound {
     pub fn seal(&mut self, out: &mut Vec<u8>, start: usize) {
         let ulpdu_len = out.len() - start - LENGTH_LEN;
         debug_assert_eq!(usize::from(crate::wire::u16_at(out, start)), ulpdu_len);
+        if self.by_reference() {
+            // Padding and a CRC field of zero; a length that is known costs less than the three octets too many.
+            let end = out.len() + pad_len(ulpdu_len) + CRC_LEN;
+            out.extend_from_slice(&[0; PAD_MAX + CRC_LEN]);
+            out.truncate(end);
+            return;
+        }
         out.extend_from_slice(&[0; PAD_MAX][..pad_len(ulpdu_len)]);
         if self.markers {
             self.put_markers_in(out, start);

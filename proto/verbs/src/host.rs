@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use weft_iwarp::AtomicOperation;
 
-use crate::types::{Access, AsyncEventKind, Bind, Completion, PdId, QpNumber, Stag};
+use crate::types::{Access, AsyncEventKind, Bind, Completion, PdId, QpNumber, Sge, Stag};
 use crate::wqe::RecvWqe;
 
 /// On whose behalf memory is reached: what STags are associated with (RFC 5041 section 8.2).
@@ -75,6 +75,27 @@ pub enum RegionFault {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryFault;
 
+/// Why octets could not be copied to or from where an STag says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessFault {
+    /// The region refuses it.
+    Region(RegionFault),
+    /// The region grants it, and its memory is gone.
+    Memory,
+}
+
+impl From<RegionFault> for AccessFault {
+    fn from(fault: RegionFault) -> Self {
+        AccessFault::Region(fault)
+    }
+}
+
+impl From<MemoryFault> for AccessFault {
+    fn from(_: MemoryFault) -> Self {
+        AccessFault::Memory
+    }
+}
+
 /// Why an atomic operation was not carried out; its target is then as before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AtomicFault {
@@ -123,6 +144,39 @@ pub trait Host {
     /// # Errors
     /// The region is gone or its memory is.
     fn write(&mut self, span: Span, octets: &[u8]) -> Result<(), MemoryFault>;
+
+    /// [`Host::check`] and [`Host::read`] of what it grants, in one: a driver that finds the region once saves a good
+    /// part of what a short message costs.
+    ///
+    /// # Errors
+    /// Those of the two.
+    #[inline]
+    fn read_checked(
+        &mut self,
+        sge: Sge,
+        access: Access,
+        scope: Scope,
+        out: &mut Vec<u8>,
+    ) -> Result<(), AccessFault> {
+        let span = self.check(Stag(sge.lkey), sge.addr, sge.length, access, scope)?;
+        Ok(self.read(span, out)?)
+    }
+
+    /// [`Host::check`] and [`Host::write`] to what it grants, in one.
+    ///
+    /// # Errors
+    /// Those of the two.
+    #[inline]
+    fn write_checked(
+        &mut self,
+        (stag, addr): (Stag, u64),
+        octets: &[u8],
+        access: Access,
+        scope: Scope,
+    ) -> Result<(), AccessFault> {
+        let span = self.check(stag, addr, octets.len() as u32, access, scope)?;
+        Ok(self.write(span, octets)?)
+    }
 
     /// Replaces the 64-bit value that a span of eight octets names, in the machine's own byte
     /// order and in one step to every other atomic operation; gives what it was.

@@ -40,6 +40,27 @@ pub struct Region<M> {
     pub memory: M,
 }
 
+impl<M> Region<M> {
+    /// Checks an access to `[addr, addr + len)` of it; gives where that begins.
+    #[inline]
+    fn check(
+        &self,
+        addr: u64,
+        len: u32,
+        access: Access,
+        scope: Scope,
+    ) -> Result<u64, RegionFault> {
+        if self.pd != scope.pd {
+            return Err(RegionFault::WrongPd);
+        }
+        let offset = offset_in(self.iova, self.len, addr, u64::from(len))?;
+        if !self.access.contains(access) {
+            return Err(RegionFault::Access);
+        }
+        Ok(offset)
+    }
+}
+
 /// What a region is registered with.
 #[derive(Clone, Copy, Debug)]
 pub struct RegionSpec {
@@ -227,13 +248,7 @@ impl<M> Regions<M> {
             let offset = self.check_window(stag, addr, len, access, scope)?;
             return Ok(Span { stag, offset, len });
         };
-        if region.pd != scope.pd {
-            return Err(RegionFault::WrongPd);
-        }
-        let offset = offset_in(region.iova, region.len, addr, u64::from(len))?;
-        if !region.access.contains(access) {
-            return Err(RegionFault::Access);
-        }
+        let offset = region.check(addr, len, access, scope)?;
         Ok(Span { stag, offset, len })
     }
 
@@ -245,6 +260,27 @@ impl<M> Regions<M> {
             Some(region) => Some((&region.memory, span.offset)),
             None => self.locate_in_window(span),
         }
+    }
+
+    /// [`Regions::check`] and [`Regions::locate`] in one: where the octets of an access are.
+    ///
+    /// # Errors
+    /// The first rule broken.
+    #[inline]
+    pub fn find(
+        &self,
+        stag: Stag,
+        addr: u64,
+        len: u32,
+        access: Access,
+        scope: Scope,
+    ) -> Result<(&M, u64), RegionFault> {
+        let Some(region) = self.get(stag) else {
+            let span = self.check(stag, addr, len, access, scope)?;
+            return self.locate(span).ok_or(RegionFault::InvalidStag);
+        };
+        let offset = region.check(addr, len, access, scope)?;
+        Ok((&region.memory, offset))
     }
 
     /// Makes a region or a window of type 2 invalid; accesses that start afterwards fail.

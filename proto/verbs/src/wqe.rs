@@ -188,24 +188,57 @@ impl SendQueue {
         polled: impl FnOnce() -> u64,
     ) -> Result<(), PostError> {
         let len = self.check(request, 0, polled)?;
+        self.push_checked(request, len);
+        Ok(())
+    }
+
+    /// Takes a request for which [`SendQueue::check`] gave `len`.
+    #[inline]
+    pub(crate) fn push_checked(&mut self, request: &SendRequest<'_>, len: u32) {
         let inline_len = match request.payload {
             Payload::Gather(_) => 0,
             Payload::Inline(octets) => self.keep_inline(octets),
         };
-        self.wqes.push_back(SendWqe::VACANT);
-        if let Some(wqe) = self.wqes.back_mut() {
-            wqe.wr_id = request.wr_id;
-            wqe.copy_op(&request.op);
-            wqe.flags = request.flags;
+        if let Some(wqe) = self.push_head(request, len) {
             wqe.inline_len = inline_len;
-            wqe.sequence = self.sequence;
-            wqe.len = len;
             if let Payload::Gather(sges) = request.payload {
                 wqe.gather.fill(sges);
             }
         }
+    }
+
+    /// Takes a request for which [`SendQueue::check`] gave `len`, and that is encoded: of its payload nothing is
+    /// kept. It is done once the transport has taken `end` octets of the stream. Gives its number.
+    #[inline]
+    pub(crate) fn push_encoded(
+        &mut self,
+        request: &SendRequest<'_>,
+        len: u32,
+        end: u64,
+        msn: Option<Msn>,
+    ) -> u64 {
+        debug_assert_eq!(self.unencoded(), 0, "requests are encoded in order");
+        if let Some(wqe) = self.push_head(request, len) {
+            wqe.progress = Progress::SentAt(end);
+            wqe.msn = msn;
+        }
+        self.encoded += 1;
+        self.sequence - 1
+    }
+
+    /// Appends a request without its payload.
+    #[inline]
+    fn push_head(&mut self, request: &SendRequest<'_>, len: u32) -> Option<&mut SendWqe> {
+        let sequence = self.sequence;
         self.sequence += 1;
-        Ok(())
+        self.wqes.push_back(SendWqe::VACANT);
+        let wqe = self.wqes.back_mut()?;
+        wqe.wr_id = request.wr_id;
+        wqe.copy_op(&request.op);
+        wqe.flags = request.flags;
+        wqe.sequence = sequence;
+        wqe.len = len;
+        Some(wqe)
     }
 
     /// Copies inline octets to the next request's place.

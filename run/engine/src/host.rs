@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use parking_lot::RwLockReadGuard;
 use weft_os::mem::{AtomicError, Registered};
-use weft_verbs::host::{AtomicFault, Host, MemoryFault, RegionFault, Scope, Span};
+use weft_verbs::host::{AccessFault, AtomicFault, Host, MemoryFault, RegionFault, Scope, Span};
 use weft_verbs::iwarp::AtomicOperation;
 use weft_verbs::mr::Regions;
-use weft_verbs::types::{Access, AsyncEventKind, Bind, Completion, Stag};
+use weft_verbs::types::{Access, AsyncEventKind, Bind, Completion, Sge, Stag};
 use weft_verbs::wqe::RecvWqe;
 
 use crate::cq::Cq;
@@ -61,13 +61,18 @@ impl Results {
     }
 }
 
+/// The memory table, locked for readers.
+pub(crate) type LockedRegions<'a> = RwLockReadGuard<'a, Regions<Registered>>;
+
 /// A queue pair's host, for one pass.
 #[derive(Debug)]
 pub(crate) struct EngineHost<'a> {
     engine: &'a Engine,
     /// Locked at the first use: a pass that posts and touches no memory needs no lock, which would be a good part of
     /// what it costs.
-    regions: OnceCell<RwLockReadGuard<'a, Regions<Registered>>>,
+    regions: OnceCell<LockedRegions<'a>>,
+    /// Locked by whoever began the pass, which is one of several under that lock.
+    lent: Option<&'a LockedRegions<'a>>,
     pub(crate) results: &'a mut Results,
     pub(crate) srq: Option<&'a Arc<Srq>>,
 }
@@ -82,16 +87,32 @@ impl<'a> EngineHost<'a> {
         EngineHost {
             engine,
             regions: OnceCell::new(),
+            lent: None,
             results,
             srq,
         }
     }
 
+    /// Begins one of several passes for which the memory table is locked once. None of them binds a window.
+    #[inline]
+    pub(crate) fn begin_under(
+        regions: &'a LockedRegions<'a>,
+        engine: &'a Engine,
+        results: &'a mut Results,
+        srq: Option<&'a Arc<Srq>>,
+    ) -> EngineHost<'a> {
+        EngineHost {
+            lent: Some(regions),
+            ..EngineHost::begin(engine, results, srq)
+        }
+    }
+
     #[inline]
     fn regions(&self) -> &Regions<Registered> {
-        // Recursive: a thread that waits to write must not stop the readers that a pass of the same thread already is.
-        self.regions
-            .get_or_init(|| self.engine.regions.read_recursive())
+        match self.lent {
+            Some(regions) => regions,
+            None => self.regions.get_or_init(|| lock_regions(self.engine)),
+        }
     }
 
     /// The memory of a span and where in it the span begins, if its STag is still valid.
@@ -99,6 +120,13 @@ impl<'a> EngineHost<'a> {
     pub(crate) fn locate(&self, span: Span) -> Option<(&Registered, u64)> {
         self.regions().locate(span)
     }
+}
+
+/// Locks the memory table for readers.
+#[inline]
+pub(crate) fn lock_regions(engine: &Engine) -> LockedRegions<'_> {
+    // Recursive: a thread that waits to write must not stop the readers that a pass of the same thread already is.
+    engine.regions.read_recursive()
 }
 
 /// Waits until every pass that began before is over.
@@ -142,6 +170,38 @@ impl Host for EngineHost<'_> {
         memory.write(offset, octets).map_err(|_| MemoryFault)
     }
 
+    #[inline]
+    fn read_checked(
+        &mut self,
+        sge: Sge,
+        access: Access,
+        scope: Scope,
+        out: &mut Vec<u8>,
+    ) -> Result<(), AccessFault> {
+        let (memory, offset) =
+            self.regions()
+                .find(Stag(sge.lkey), sge.addr, sge.length, access, scope)?;
+        memory
+            .append_to(offset, sge.length as usize, out)
+            .map_err(|_| AccessFault::Memory)
+    }
+
+    #[inline]
+    fn write_checked(
+        &mut self,
+        (stag, addr): (Stag, u64),
+        octets: &[u8],
+        access: Access,
+        scope: Scope,
+    ) -> Result<(), AccessFault> {
+        let (memory, offset) =
+            self.regions()
+                .find(stag, addr, octets.len() as u32, access, scope)?;
+        memory
+            .write(offset, octets)
+            .map_err(|_| AccessFault::Memory)
+    }
+
     fn atomic(&mut self, span: Span, operation: &AtomicOperation) -> Result<u64, AtomicFault> {
         let (memory, offset) = self.locate(span).ok_or(AtomicFault::Memory)?;
         memory
@@ -164,6 +224,7 @@ impl Host for EngineHost<'_> {
 
     fn bind(&mut self, bind: &Bind, scope: Scope) -> Result<(), RegionFault> {
         // Rare, and it waits for placement under way through the old binding.
+        debug_assert!(self.lent.is_none(), "such a pass binds no window");
         drop(self.regions.take());
         self.engine.regions.write().bind(bind, scope)
     }

@@ -17,7 +17,7 @@ mod sequence;
 mod tests;
 
 use crate::ahead::{Envelope, FpdusAhead};
-use crate::ddp::Header;
+use crate::ddp::{Header, CONTROLS_OF_WHOLE_WRITE};
 use crate::mpa::crc::CRC_LEN;
 use crate::mpa::established::Established;
 use crate::mpa::fpdu::{fpdu_len, pad_len, LENGTH_LEN};
@@ -26,6 +26,7 @@ use crate::mpa::whole::{crc_matches, Lengths};
 use crate::num::{Msn, Stag};
 use crate::rdmap::{AtomicRequest, AtomicResponse, ReadRequest};
 use crate::terminate::{Fault, PeerFault, Terminate};
+use crate::wire::{u16_at, u32_at, u64_at};
 use core::ops::Range;
 use sequence::{Checked, Sequence};
 
@@ -101,6 +102,19 @@ pub struct Segment {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Continuation {
     /// The payload, as a range of the buffer.
+    pub payload: Range<usize>,
+    /// Octets to drop from the front once the payload was taken.
+    pub consumed: usize,
+}
+
+/// An RDMA Write that is one segment and has arrived whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WholeWrite {
+    /// Target region.
+    pub stag: Stag,
+    /// Tagged offset of the payload.
+    pub to: u64,
+    /// The payload, as a range of the buffer. Not empty.
     pub payload: Range<usize>,
     /// Octets to drop from the front once the payload was taken.
     pub consumed: usize,
@@ -207,6 +221,35 @@ impl Inbound {
         } else {
             self.parse_flowing(buf)
         }
+    }
+
+    /// What [`Inbound::parse`] would find at the front of `buf`, if that is an RDMA Write which is one segment and there
+    /// whole, on a stream without CRC and markers: the most of what comes where messages are short. Nothing changes by
+    /// it; who has placed such Writes says so by [`Inbound::note_whole_writes`] before anything else is parsed.
+    #[inline]
+    pub fn whole_write(&self, buf: &[u8]) -> Option<WholeWrite> {
+        const PAYLOAD: usize = LENGTH_LEN + Header::TAGGED_LEN;
+        let front: &[u8; PAYLOAD] = buf.first_chunk()?;
+        let ulpdu_len = usize::from(u16_at(front, 0));
+        let consumed = fpdu_len(ulpdu_len);
+        // An FPDU that is open has its trailer to come at least.
+        let is_next = self.rest.trailer_left == 0 && !self.sequence.tagged_message_open();
+        let is_whole_write = front[2..4] == CONTROLS_OF_WHOLE_WRITE
+            && ulpdu_len > Header::TAGGED_LEN
+            && consumed <= buf.len();
+        let is_plain = !self.config.crc && !self.config.markers;
+        (is_plain && is_next && is_whole_write).then(|| WholeWrite {
+            stag: Stag(u32_at(front, 4)),
+            to: u64_at(front, 8),
+            payload: PAYLOAD..LENGTH_LEN + ulpdu_len,
+            consumed,
+        })
+    }
+
+    /// Writes that [`Inbound::whole_write`] found were taken.
+    #[inline]
+    pub fn note_whole_writes(&mut self) {
+        self.rest.first_fpdu_seen = true;
     }
 
     /// Checks no CRC from here on: the octets come through memory of this machine. Between two calls of

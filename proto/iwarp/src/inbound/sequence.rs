@@ -85,6 +85,7 @@ impl Sequence {
         });
     }
 
+    #[inline]
     pub(super) fn tagged_message_open(&self) -> bool {
         self.tagged.is_some()
     }

@@ -5,14 +5,14 @@ use weft_iwarp::{Msn, Opcode, QueueNumber, Rtr, Stag, Terminate};
 
 use super::counters::QpCounters;
 use super::stream::Stream;
-use crate::host::{Host, MemoryFault, RegionFault, Scope};
+use crate::host::{AccessFault, Host, Scope};
 use crate::outgoing::Outgoing;
 use crate::scatter::pieces;
 use crate::types::{Access, Sge};
 
 /// Payloads at least this long go by reference; shorter ones are copied beside their header,
 /// because an element of a gather list costs more than the copy.
-const BY_REFERENCE_OCTETS_MIN: usize = 1024;
+pub(super) const BY_REFERENCE_OCTETS_MIN: usize = 1024;
 
 /// The stream, what waits for its transport, and the counts: borrowed while something is framed.
 pub(super) struct Framer<'a> {
@@ -32,25 +32,6 @@ pub(super) enum Source<'a> {
         access: Access,
     },
     Inline(&'a [u8]),
-}
-
-/// Why a segment could not be framed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum FrameFault {
-    Region(RegionFault),
-    Memory,
-}
-
-impl From<RegionFault> for FrameFault {
-    fn from(fault: RegionFault) -> Self {
-        FrameFault::Region(fault)
-    }
-}
-
-impl From<MemoryFault> for FrameFault {
-    fn from(_: MemoryFault) -> Self {
-        FrameFault::Memory
-    }
 }
 
 impl<'a> Framer<'a> {
@@ -163,7 +144,7 @@ impl<'a> Framer<'a> {
         source: Source<'_>,
         octets: usize,
         host: &mut impl Host,
-    ) -> Result<(), FrameFault> {
+    ) -> Result<(), AccessFault> {
         match source {
             Source::Gather {
                 sges,
@@ -187,7 +168,7 @@ impl<'a> Framer<'a> {
         access: Access,
         octets: usize,
         host: &mut impl Host,
-    ) -> Result<(), FrameFault> {
+    ) -> Result<(), AccessFault> {
         let scope = self.scope;
         let span =
             |piece: Sge| host.check(Stag(piece.lkey), piece.addr, piece.length, access, scope);
@@ -211,7 +192,7 @@ impl<'a> Framer<'a> {
         source: Source<'_>,
         octets: usize,
         host: &mut impl Host,
-    ) -> Result<(), FrameFault> {
+    ) -> Result<(), AccessFault> {
         let scope = self.scope;
         let (outbound, outgoing) = (self.stream.outbound(), &mut *self.outgoing);
         let mark = outgoing.mark();
@@ -225,9 +206,7 @@ impl<'a> Framer<'a> {
                     access,
                 } => {
                     for piece in pieces(sges, offset, octets as u32) {
-                        let span =
-                            host.check(Stag(piece.lkey), piece.addr, piece.length, access, scope)?;
-                        host.read(span, out)?;
+                        host.read_checked(piece, access, scope, out)?;
                     }
                 }
             }
@@ -248,6 +227,7 @@ pub(super) mod tests {
     use super::*;
     use crate::outgoing::Piece;
     use crate::simulated::{Device, PD};
+    use crate::host::RegionFault;
     use crate::types::QpNumber;
     use alloc::vec;
     use alloc::vec::Vec;
@@ -342,7 +322,7 @@ pub(super) mod tests {
             let framed =
                 wire.framer()
                     .segment(&write(), gather(&sges), octets as usize, &mut device);
-            assert_eq!(framed, Err(FrameFault::Region(RegionFault::InvalidStag)));
+            assert_eq!(framed, Err(AccessFault::Region(RegionFault::InvalidStag)));
             assert_eq!(copied(&wire.outgoing), before);
             let counters = wire.counters;
             assert_eq!((counters.segments_out, counters.octets_framed), (1, 0));

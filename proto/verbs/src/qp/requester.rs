@@ -1,4 +1,7 @@
-//! The requester: from send work requests to framed segments, and to their completions.
+//! The requester: from send work requests to framed segments, and to their completions. What is framed as it is posted
+//! is in [`at_once`].
+
+mod at_once;
 
 use weft_iwarp::ddp::{Header, Tagged, Untagged};
 use weft_iwarp::rdmap::ReadRequest;

@@ -8,8 +8,8 @@ use weft_iwarp::{AtomicRequest, Fault, Opcode, PeerFault, ReadRequest};
 
 use super::atomics;
 use super::attributes::Attributes;
-use super::framing::{FrameFault, Framer, Source};
-use crate::host::{Host, RegionFault};
+use super::framing::{Framer, Source};
+use crate::host::{AccessFault, Host, RegionFault};
 use crate::types::{Access, Sge};
 
 /// Requests that wait for their response.
@@ -152,8 +152,8 @@ impl Responder {
         if let Err(fault) = framer.segment(&response, source, octets, host) {
             let left = rest_of(request, offset);
             return Err(match fault {
-                FrameFault::Region(region) => source_fault(region, left, header),
-                FrameFault::Memory => source_fault(RegionFault::Bounds, left, header),
+                AccessFault::Region(region) => source_fault(region, left, header),
+                AccessFault::Memory => source_fault(RegionFault::Bounds, left, header),
             });
         }
         if last {

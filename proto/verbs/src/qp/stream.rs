@@ -2,6 +2,7 @@
 
 use weft_iwarp::{
     Envelope, Established, Fault, FpdusAhead, Inbound, Msn, Outbound, Parse, Role, Rtr, Segment,
+    WholeWrite,
 };
 
 use super::peer::{Detection, FpduPolicy, MeetingNumber, Peer};
@@ -163,6 +164,18 @@ impl Stream {
     #[inline]
     pub(super) fn parse(&mut self, buf: &mut [u8]) -> Result<Parse, Fault> {
         self.inbound.parse(buf)
+    }
+
+    /// The RDMA Write at the front of `buf`, if that is one segment and there whole, and only its place is to be checked.
+    #[inline]
+    pub(super) fn whole_write(&self, buf: &[u8]) -> Option<WholeWrite> {
+        self.inbound.whole_write(buf)
+    }
+
+    /// Such Writes were placed.
+    #[inline]
+    pub(super) fn note_whole_writes(&mut self) {
+        self.inbound.note_whole_writes();
     }
 
     /// The peer was promised whole FPDUs in each segment.

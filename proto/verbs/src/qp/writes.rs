@@ -9,7 +9,7 @@ use weft_iwarp::{Fault, Header, PeerFault, Segment, Stag};
 
 use super::attributes::Attributes;
 use super::counters::QpCounters;
-use crate::host::{Host, RegionFault, Scope, Span};
+use crate::host::{AccessFault, Host, RegionFault, Scope, Span};
 use crate::types::Access;
 
 /// Writes to where the peer may not write that a connection outlives.
@@ -131,6 +131,17 @@ pub(super) fn place(
             .map_err(|_| RegionFault::InvalidStag)
     });
     written.map_err(|fault| fault_of(fault, (header.wire_len() + len) as u16, header))
+}
+
+/// Places a Write that is one segment.
+#[inline]
+pub(super) fn place_whole(
+    target: (Stag, u64),
+    octets: &[u8],
+    scope: Scope,
+    host: &mut impl Host,
+) -> Result<(), AccessFault> {
+    host.write_checked(target, octets, Access::REMOTE_WRITE, scope)
 }
 
 #[cold]

@@ -8,7 +8,7 @@ use weft_verbs::types::{Payload, PostError, SendRequest};
 
 use super::{Inner, Qp};
 use crate::engine::Engine;
-use crate::host::EngineHost;
+use crate::host::{lock_regions, EngineHost, LockedRegions};
 use crate::progress::Flush;
 
 /// Posts between two polls that make a burst: from then on posts gather.
@@ -104,7 +104,11 @@ impl Qp {
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let engine = self.pd.engine();
         let mut inner = self.inner.lock();
-        let posted = self.post_locked(&mut inner, request, engine);
+        let posted = {
+            let inner = &mut *inner;
+            let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.post_send(request, &mut host)
+        };
         if posted.is_ok() && self.gathers(1, is_short(request), engine) {
             drop(inner);
             return posted;
@@ -118,20 +122,10 @@ impl Qp {
         SendBatch {
             qp: self,
             inner: Some(self.inner.lock()),
+            regions: None,
             posts: 0,
             all_short: true,
         }
-    }
-
-    #[inline]
-    fn post_locked(
-        &self,
-        inner: &mut Inner,
-        request: &SendRequest<'_>,
-        engine: &Engine,
-    ) -> Result<(), PostError> {
-        let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
-        inner.machine.post_send(request, &mut host)
     }
 
     /// Whether a post waits for the next poll to be sent together with others.
@@ -174,6 +168,8 @@ pub(crate) fn is_short(request: &SendRequest<'_>) -> bool {
 pub struct SendBatch<'a> {
     qp: &'a Qp,
     inner: Option<MutexGuard<'a, Inner>>,
+    /// Locked by the first post, for all of them.
+    regions: Option<LockedRegions<'a>>,
     posts: u32,
     all_short: bool,
 }
@@ -187,10 +183,14 @@ impl SendBatch<'_> {
     pub fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         self.posts += 1;
         self.all_short &= is_short(request);
-        match &mut self.inner {
-            Some(inner) => self.qp.post_locked(inner, request, self.qp.pd.engine()),
-            None => Err(PostError::InvalidState),
-        }
+        let Some(inner) = &mut self.inner else {
+            return Err(PostError::InvalidState);
+        };
+        let engine = self.qp.pd.engine();
+        let regions = self.regions.get_or_insert_with(|| lock_regions(engine));
+        let (inner, srq) = (&mut **inner, self.qp.srq.as_ref());
+        let mut host = EngineHost::begin_under(regions, engine, &mut inner.results, srq);
+        inner.machine.post_send(request, &mut host)
     }
 }
 
@@ -213,6 +213,7 @@ impl SendBatch<'_> {
 impl Drop for SendBatch<'_> {
     fn drop(&mut self) {
         let engine = self.qp.pd.engine();
+        drop(self.regions.take());
         if let Some(inner) = self.inner.take() {
             if !self.qp.gathers(self.posts, self.all_short, engine) {
                 self.qp.transmit_locked(inner, engine);

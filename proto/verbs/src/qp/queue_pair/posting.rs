@@ -2,8 +2,12 @@
 
 use super::Qp;
 use crate::host::Host;
+use crate::qp::framing::Framer;
 use crate::qp::peer::Peer;
 use crate::types::{PostError, QpState, RecvRequest, SendOp, SendRequest};
+
+/// Requests are framed as they are posted while fewer octets than this wait for the transport.
+const FRAMED_AT_ONCE_OCTETS_MAX: usize = 64 * 1024;
 
 impl Qp {
     /// Posts to the send queue. Nothing is sent before [`Qp::fill`].
@@ -16,6 +20,9 @@ impl Qp {
         request: &SendRequest<'_>,
         host: &mut impl Host,
     ) -> Result<(), PostError> {
+        if self.frames_at_once(request) {
+            return self.post_at_once(request, host);
+        }
         match self.lifecycle.state() {
             QpState::Rts | QpState::Sqd if self.refuses(&request.op) => Err(PostError::Unsupported),
             QpState::Rts | QpState::Sqd => {
@@ -30,6 +37,43 @@ impl Qp {
             }
             QpState::Reset | QpState::Init | QpState::Rtr => Err(PostError::InvalidState),
         }
+    }
+
+    /// Whether a request, if it is short, is framed as it is posted: nothing has to leave before it, and little waits
+    /// for the transport.
+    #[inline]
+    fn frames_at_once(&self, request: &SendRequest<'_>) -> bool {
+        matches!(request.op, SendOp::Write { .. } | SendOp::Send)
+            && !request.flags.fence
+            && self.lifecycle.state() == QpState::Rts
+            && self.lifecycle.is_live()
+            && !self.requester.is_due()
+            && !self.responder.is_pending()
+            && !self.control.is_pending()
+            && self.outgoing.queued() < FRAMED_AT_ONCE_OCTETS_MAX
+            && self.may_send()
+    }
+
+    #[inline]
+    fn post_at_once(
+        &mut self,
+        request: &SendRequest<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), PostError> {
+        let Some(mut framer) = Framer::new(
+            &mut self.stream,
+            &mut self.outgoing,
+            &mut self.counters,
+            self.attributes.scope(),
+        ) else {
+            return Err(PostError::InvalidState);
+        };
+        let finished = self.requester.post_at_once(request, &mut framer, host)?;
+        self.delayed.note_post(|| host.now());
+        if let Some(finished) = finished {
+            self.note_framed(finished);
+        }
+        Ok(())
     }
 
     /// Whether [`Qp::post_send`] would take a request if `earlier` others went before it.

@@ -14,7 +14,7 @@ use crate::qp::terminated::Terminated;
 use crate::qp::timers::Timer;
 use crate::qp::writes;
 use crate::scatter::scatter;
-use crate::types::WcStatus;
+use crate::types::{Access, WcStatus};
 
 impl Qp {
     /// Takes octets of the stream; the first is the first that no earlier call consumed.
@@ -29,7 +29,7 @@ impl Qp {
     }
 
     fn receive_all(&mut self, buf: &mut [u8], host: &mut impl Host) -> Received {
-        let mut consumed = 0;
+        let mut consumed = self.receive_whole_writes(buf, host);
         loop {
             if !self.lifecycle.is_live() {
                 return Received {
@@ -47,12 +47,16 @@ impl Qp {
                         need: octets,
                     }
                 }
-                Ok(Parse::Consumed { octets }) => consumed += octets,
+                Ok(Parse::Consumed { octets }) => {
+                    consumed += octets;
+                    consumed += self.receive_whole_writes(&buf[consumed..], host);
+                }
                 Ok(Parse::More(more)) => {
                     let payload = &buf[consumed..][more.payload];
                     consumed += more.consumed;
                     let placed = self.place(payload, host);
                     self.settle(placed, host);
+                    consumed += self.receive_whole_writes(&buf[consumed..], host);
                 }
                 Ok(Parse::Segment(segment)) => {
                     let payload = &buf[consumed..][segment.payload.clone()];
@@ -63,6 +67,44 @@ impl Qp {
                 Err(fault) => self.end_at_fault(fault, host),
             }
         }
+    }
+
+    /// Places the RDMA Writes at the front of `buf` that are one segment each and there whole, which is what comes where
+    /// messages are short. The first thing that is none, or may not be placed, ends it: the general way looks at that
+    /// anew. Gives the octets consumed.
+    #[inline]
+    fn receive_whole_writes(&mut self, buf: &[u8], host: &mut impl Host) -> usize {
+        let (scope, access) = (self.attributes.scope(), self.attributes.access());
+        let is_ready = self.lifecycle.is_live()
+            && access.contains(Access::REMOTE_WRITE)
+            && self.arriving.open().is_none();
+        let Some(stream) = self.stream.as_ref().filter(|_| is_ready) else {
+            return 0;
+        };
+        let mut consumed = 0;
+        while let Some(write) = stream.whole_write(&buf[consumed..]) {
+            let payload = &buf[consumed..][write.payload];
+            let target = (write.stag, write.to);
+            if writes::place_whole(target, payload, scope, host).is_err() {
+                break;
+            }
+            consumed += write.consumed;
+            self.writes.count(payload.len() as u32, true);
+            self.counters.segments_in += 1;
+            self.counters.octets_placed += payload.len() as u64;
+        }
+        if consumed > 0 {
+            self.note_whole_writes();
+        }
+        consumed
+    }
+
+    #[inline]
+    fn note_whole_writes(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.note_whole_writes();
+        }
+        self.note_first_segment();
     }
 
     pub(super) fn settle(&mut self, result: Result<(), Fault>, host: &mut impl Host) {

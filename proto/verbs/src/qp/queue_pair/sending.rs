@@ -6,7 +6,7 @@ use crate::outgoing::Outgoing;
 use crate::qp::acknowledgements::Acknowledgements;
 use crate::qp::ending::Ending;
 use crate::qp::framing::Framer;
-use crate::qp::requester::Step;
+use crate::qp::requester::{Finished, Step};
 use crate::qp::turn::Turn;
 use crate::types::AsyncEventKind;
 use weft_iwarp::Rtr;
@@ -149,12 +149,7 @@ impl Qp {
         let step = self.requester.frame(&mut framer, &mut self.reads, host);
         match step {
             Step::Finished(finished) => {
-                if self.acknowledges() {
-                    let signaled = finished.signaled || self.attributes.config().sq_sig_all;
-                    let (opcode, sequence) = (finished.opcode, finished.sequence);
-                    self.acknowledgements
-                        .note_framed(opcode, sequence, signaled);
-                }
+                self.note_framed(finished);
                 if finished.is_local {
                     self.complete_sends(host);
                 }
@@ -165,6 +160,17 @@ impl Qp {
                 self.follow_unframed(&step, host);
                 false
             }
+        }
+    }
+
+    /// A request is framed completely.
+    #[inline]
+    pub(super) fn note_framed(&mut self, finished: Finished) {
+        if self.acknowledges() {
+            let signaled = finished.signaled || self.attributes.config().sq_sig_all;
+            let (opcode, sequence) = (finished.opcode, finished.sequence);
+            self.acknowledgements
+                .note_framed(opcode, sequence, signaled);
         }
     }
 
