@@ -155,7 +155,7 @@ impl Header {
 
     /// Appends ULPDU_Length and the header behind it, with DV = 1 and RV = 1: how every FPDU begins. In whole words,
     /// since this is in the path of every message.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn encode_behind(&self, ulpdu_len: u16, out: &mut Vec<u8>) {
         let (flags, opcode, word) = match self {
             Header::Tagged(h) => (TAGGED, h.opcode, h.stag.0),

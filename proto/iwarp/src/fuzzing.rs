@@ -71,6 +71,7 @@ fn parse_all(
     seen: &mut Vec<Seen>,
 ) -> Result<(), Fault> {
     loop {
+        check_whole_write(inbound, staged);
         let consumed = match inbound.parse(staged)? {
             Parse::Need { octets } => {
                 assert!(octets > staged.len(), "asked for octets that are there");
@@ -103,6 +104,29 @@ fn parse_all(
         assert!(consumed > 0, "no progress");
         staged.drain(..consumed);
     }
+}
+
+/// Whether [`Inbound::whole_write`] finds what [`Inbound::parse`] finds, and leaves the stream where that does.
+fn check_whole_write(inbound: &Inbound, staged: &[u8]) {
+    let Some(write) = inbound.whole_write(staged) else {
+        return;
+    };
+    let (mut taken, mut parsed) = (inbound.clone(), inbound.clone());
+    taken.note_whole_writes();
+    let found = parsed.parse(&mut staged.to_vec());
+    let Ok(Parse::Segment(segment)) = found else {
+        panic!("{write:?} where a parse finds {found:?}");
+    };
+    let message = Message::Write {
+        stag: write.stag,
+        to: write.to,
+        last: true,
+    };
+    assert_eq!(segment.message, message);
+    assert_eq!(segment.payload_len, write.payload.len());
+    assert_eq!(segment.payload, write.payload);
+    assert_eq!(segment.consumed, write.consumed);
+    assert_eq!(alloc::format!("{taken:?}"), alloc::format!("{parsed:?}"));
 }
 
 /// Fuzz target: an FPDU stream in one read and in many. Octet 0 is the configuration, octet 1 the size of the reads,

@@ -97,7 +97,7 @@ impl Outbound {
     /// # Panics
     ///
     /// When the ULPDU would be longer than its length field can say.
-    #[inline]
+    #[inline(always)]
     pub fn begin(
         &mut self,
         out: &mut Vec<u8>,
@@ -117,7 +117,7 @@ impl Outbound {
     }
 
     /// Ends the FPDU that began at `start` and whose payload was appended: padding, markers, CRC.
-    #[inline]
+    #[inline(always)]
     pub fn seal(&mut self, out: &mut Vec<u8>, start: usize) {
         let ulpdu_len = out.len() - start - LENGTH_LEN;
         debug_assert_eq!(usize::from(crate::wire::u16_at(out, start)), ulpdu_len);
@@ -126,8 +126,12 @@ impl Outbound {
             let end = out.len() + pad_len(ulpdu_len) + CRC_LEN;
             out.extend_from_slice(&[0; PAD_MAX + CRC_LEN]);
             out.truncate(end);
-            return;
+        } else {
+            self.seal_with_crc_and_markers(out, start, ulpdu_len);
         }
+    }
+
+    fn seal_with_crc_and_markers(&mut self, out: &mut Vec<u8>, start: usize, ulpdu_len: usize) {
         out.extend_from_slice(&[0; PAD_MAX][..pad_len(ulpdu_len)]);
         if self.markers {
             self.put_markers_in(out, start);

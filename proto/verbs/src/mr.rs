@@ -43,13 +43,7 @@ pub struct Region<M> {
 impl<M> Region<M> {
     /// Checks an access to `[addr, addr + len)` of it; gives where that begins.
     #[inline]
-    fn check(
-        &self,
-        addr: u64,
-        len: u32,
-        access: Access,
-        scope: Scope,
-    ) -> Result<u64, RegionFault> {
+    fn check(&self, addr: u64, len: u32, access: Access, scope: Scope) -> Result<u64, RegionFault> {
         if self.pd != scope.pd {
             return Err(RegionFault::WrongPd);
         }

@@ -37,6 +37,8 @@ pub struct Outgoing {
     /// First octet of the arena that the transport has not taken.
     head: usize,
     chunks: VecDeque<Chunk>,
+    /// Octets of the arena behind those that the chunks name: all of them, where nothing goes by reference.
+    tail: usize,
     queued: usize,
     sent: u64,
     /// Octets at the end of those that the transport has taken whose memory it still refers to.
@@ -101,11 +103,7 @@ impl Outgoing {
         let result = write(&mut self.arena);
         let octets = self.arena.len() - before;
         self.queued += octets;
-        match self.chunks.back_mut() {
-            Some(Chunk::Octets(n)) => *n += octets,
-            _ if octets > 0 => self.chunks.push_back(Chunk::Octets(octets)),
-            _ => {}
-        }
+        self.tail += octets;
         result
     }
 
@@ -126,12 +124,7 @@ impl Outgoing {
         let octets = self.arena.len() - mark;
         self.arena.truncate(mark);
         self.queued -= octets;
-        if let Some(Chunk::Octets(n)) = self.chunks.back_mut() {
-            *n -= octets;
-            if *n == 0 {
-                self.chunks.pop_back();
-            }
-        }
+        self.tail -= octets;
     }
 
     /// The arena's length, for [`Outgoing::undo_octets`].
@@ -143,20 +136,39 @@ impl Outgoing {
     pub(crate) fn append_memory(&mut self, span: Span) {
         if span.len > 0 {
             self.queued += span.len as usize;
+            self.end_tail();
             self.chunks.push_back(Chunk::Memory(span));
         }
     }
 
+    /// Something else follows the octets appended last.
+    fn end_tail(&mut self) {
+        let octets = core::mem::take(&mut self.tail);
+        if octets > 0 {
+            self.chunks.push_back(Chunk::Octets(octets));
+        }
+    }
+
     /// What waits, in stream order.
+    #[inline]
     pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         let mut at = self.head;
-        self.chunks.iter().map(move |chunk| match *chunk {
+        let tail = (self.tail > 0).then_some(Chunk::Octets(self.tail));
+        let chunks = self.chunks.iter().copied();
+        chunks.chain(tail).map(move |chunk| match chunk {
             Chunk::Octets(n) => {
                 at += n;
                 Piece::Octets(&self.arena[at - n..at])
             }
             Chunk::Memory(span) => Piece::Memory(span),
         })
+    }
+
+    /// All that waits, where it lies in one piece here.
+    #[inline]
+    pub fn only_octets(&self) -> Option<&[u8]> {
+        let is_only = self.chunks.is_empty() && self.tail > 0;
+        is_only.then(|| &self.arena[self.head..])
     }
 
     /// The transport took `octets` from the front.
@@ -170,6 +182,8 @@ impl Outgoing {
         let mut left = octets;
         while left > 0 {
             let Some(front) = self.chunks.front_mut() else {
+                self.head += left;
+                self.tail -= left;
                 break;
             };
             left -= match front {
@@ -228,7 +242,7 @@ impl Outgoing {
         }
         self.head = 0;
         self.chunks.clear();
-        self.chunks.push_back(Chunk::Octets(whole.len()));
+        self.tail = whole.len();
         self.arena = whole;
         Ok(())
     }
@@ -239,6 +253,7 @@ impl Outgoing {
         self.arena = Vec::new();
         self.head = 0;
         self.chunks.clear();
+        self.tail = 0;
         self.cuts.clear();
         self.queued = 0;
     }

@@ -215,6 +215,24 @@ pub enum Payload<'a> {
     Inline(&'a [u8]),
 }
 
+impl Payload<'_> {
+    /// Octets in all.
+    #[inline(always)]
+    pub fn octets(&self) -> u64 {
+        match self {
+            // Most lists are this one, and a loop that is made for long ones costs more than all else of a post.
+            Payload::Gather([only]) => u64::from(only.length),
+            Payload::Gather(sges) => sum(sges),
+            Payload::Inline(octets) => octets.len() as u64,
+        }
+    }
+}
+
+#[inline(never)]
+fn sum(sges: &[Sge]) -> u64 {
+    sges.iter().map(|s| u64::from(s.length)).sum()
+}
+
 /// A work request for the send queue.
 #[derive(Clone, Copy, Debug)]
 pub struct SendRequest<'a> {
@@ -432,6 +450,15 @@ impl SgList {
             [one] => self.short[0] = one.by_field(),
             [one, two] => self.short = [one.by_field(), two.by_field()],
             many => self.long = Some(Vec::from(many).into_boxed_slice()),
+        }
+    }
+
+    /// The list has no elements any more.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+        if self.long.is_some() {
+            self.long = None;
         }
     }
 

@@ -1,17 +1,18 @@
 //! Work queue elements: posted work requests as the device keeps them.
 //!
-//! An element is made in its queue: `VACANT` is put there and filled. One that is made elsewhere and then moved is read
+//! An element is made in its queue: what was there before it is filled anew. One that is made elsewhere and then moved is read
 //! again in wider pieces than it was written in a moment before, and a processor waits with such a read until the
 //! writes have left its store buffer.
 
 mod recv;
+mod slots;
 
 pub(crate) use recv::RecvQueue;
 pub use recv::RecvWqe;
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use slots::Slots;
 use weft_iwarp::Msn;
 
 use crate::types::{
@@ -107,7 +108,7 @@ impl SendWqe {
 /// The send queue: work requests in posting order and the area their inline data lies in.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
-    wqes: VecDeque<SendWqe>,
+    wqes: Slots<SendWqe>,
     /// How many from the front are encoded completely.
     encoded: usize,
     depth: u32,
@@ -125,7 +126,7 @@ pub(crate) struct SendQueue {
 impl SendQueue {
     pub(crate) fn new(cap: &QpCap) -> SendQueue {
         SendQueue {
-            wqes: VecDeque::new(),
+            wqes: Slots::new(),
             encoded: 0,
             depth: cap.max_send_wr,
             max_sge: cap.max_send_sge,
@@ -154,12 +155,11 @@ impl SendQueue {
                 return Err(PostError::QueueFull);
             }
         }
-        let octets = match request.payload {
+        match request.payload {
             Payload::Gather(sges) => {
                 if sges.len() > self.max_sge as usize || sges.len() > MAX_SGE {
                     return Err(PostError::TooLarge);
                 }
-                sges.iter().map(|s| u64::from(s.length)).sum()
             }
             Payload::Inline(octets) => {
                 if octets.len() > self.max_inline as usize {
@@ -168,9 +168,9 @@ impl SendQueue {
                 if request.op.awaits_response() || request.op.is_local() {
                     return Err(PostError::Unsupported);
                 }
-                octets.len() as u64
             }
-        };
+        }
+        let octets = request.payload.octets();
         let atomic = matches!(
             request.op,
             SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. }
@@ -199,11 +199,10 @@ impl SendQueue {
             Payload::Gather(_) => 0,
             Payload::Inline(octets) => self.keep_inline(octets),
         };
-        if let Some(wqe) = self.push_head(request, len) {
-            wqe.inline_len = inline_len;
-            if let Payload::Gather(sges) = request.payload {
-                wqe.gather.fill(sges);
-            }
+        let wqe = self.push_head(request, len);
+        wqe.inline_len = inline_len;
+        if let Payload::Gather(sges) = request.payload {
+            wqe.gather.fill(sges);
         }
     }
 
@@ -218,27 +217,30 @@ impl SendQueue {
         msn: Option<Msn>,
     ) -> u64 {
         debug_assert_eq!(self.unencoded(), 0, "requests are encoded in order");
-        if let Some(wqe) = self.push_head(request, len) {
-            wqe.progress = Progress::SentAt(end);
-            wqe.msn = msn;
-        }
+        let wqe = self.push_head(request, len);
+        wqe.progress = Progress::SentAt(end);
+        wqe.msn = msn;
         self.encoded += 1;
         self.sequence - 1
     }
 
     /// Appends a request without its payload.
     #[inline]
-    fn push_head(&mut self, request: &SendRequest<'_>, len: u32) -> Option<&mut SendWqe> {
+    fn push_head(&mut self, request: &SendRequest<'_>, len: u32) -> &mut SendWqe {
         let sequence = self.sequence;
         self.sequence += 1;
-        self.wqes.push_back(SendWqe::VACANT);
-        let wqe = self.wqes.back_mut()?;
+        let wqe = self.wqes.push(|| SendWqe::VACANT);
         wqe.wr_id = request.wr_id;
         wqe.copy_op(&request.op);
         wqe.flags = request.flags;
+        wqe.inline_len = 0;
         wqe.sequence = sequence;
         wqe.len = len;
-        Some(wqe)
+        wqe.progress = Progress::Queued;
+        wqe.msn = None;
+        wqe.status = WcStatus::Success;
+        debug_assert!(wqe.gather.as_slice().is_empty(), "who left took its list");
+        wqe
     }
 
     /// Copies inline octets to the next request's place.
@@ -297,7 +299,7 @@ impl SendQueue {
 
     #[inline]
     pub(crate) fn front(&self) -> Option<&SendWqe> {
-        self.wqes.front()
+        self.wqes.get(0)
     }
 
     /// The request behind `ahead` others.
@@ -305,23 +307,32 @@ impl SendQueue {
         self.wqes.get(ahead)
     }
 
-    #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<SendWqe> {
-        let wqe = self.wqes.pop_front()?;
-        debug_assert_eq!(
-            wqe.sequence + 1 + self.wqes.len() as u64,
-            self.sequence,
-            "each request ends once, in order"
-        );
-        self.encoded = self.encoded.saturating_sub(1);
-        self.unreported += 1;
+        let wqe = core::mem::replace(self.wqes.get_mut(0)?, SendWqe::VACANT);
+        self.note_popped(wqe.sequence);
         Some(wqe)
     }
 
     /// Ends the request at the front, of which all is known.
     #[inline]
     pub(crate) fn drop_front(&mut self) {
-        drop(self.pop_front());
+        if let Some(wqe) = self.wqes.get_mut(0) {
+            wqe.gather.clear();
+            let sequence = wqe.sequence;
+            self.note_popped(sequence);
+        }
+    }
+
+    #[inline]
+    fn note_popped(&mut self, sequence: u64) {
+        self.wqes.drop_front();
+        debug_assert_eq!(
+            sequence + 1 + self.wqes.len() as u64,
+            self.sequence,
+            "each request ends once, in order"
+        );
+        self.encoded = self.encoded.saturating_sub(1);
+        self.unreported += 1;
     }
 
     /// How many requests ended with the one a completion is made for: see

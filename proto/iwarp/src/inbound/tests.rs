@@ -769,3 +769,62 @@ fn reading_straight_to_the_target() {
 fn placing_too_much_is_the_callers_mistake() {
     inbound(false, false).placed(1);
 }
+
+/// A stream of one Write of `octets` octets, and behind it the first octet of another FPDU.
+fn one_write(established: &Established, octets: usize) -> Vec<u8> {
+    let header = tagged(true, Opcode::WRITE, 7, 0x1000);
+    let mut octets = stream(established, &[(header, vec![9; octets])]);
+    octets.push(0);
+    octets
+}
+
+#[test]
+fn a_write_that_is_one_segment_and_there_whole_is_found_without_a_parse() {
+    let plain = established(false, false);
+    for octets in [1, 2, 3, 4, 64, 1448] {
+        let buf = one_write(&plain, octets);
+        let found = Inbound::new(&plain).whole_write(&buf).expect("a Write");
+        assert_eq!((found.stag, found.to), (Stag(7), 0x1000));
+        assert_eq!(buf[found.payload], vec![9; octets]);
+        assert_eq!(found.consumed, buf.len() - 1);
+    }
+}
+
+#[test]
+fn what_needs_a_closer_look_is_no_whole_write() {
+    let plain = established(false, false);
+    let inbound = Inbound::new(&plain);
+    let buf = one_write(&plain, 64);
+    assert_eq!(inbound.whole_write(&[]), None);
+    for there in 0..buf.len() - 1 {
+        assert_eq!(inbound.whole_write(&buf[..there]), None, "{there} octets");
+    }
+    assert_eq!(inbound.whole_write(&one_write(&plain, 0)), None);
+    for (header, at) in [
+        (tagged(false, Opcode::WRITE, 7, 0), "not the last"),
+        (tagged(true, Opcode::READ_RESPONSE, 7, 0), "a response"),
+        (untagged(true, Opcode::SEND, 0, 1, 0), "a Send"),
+    ] {
+        let buf = stream(&plain, &[(header, vec![9; 64])]);
+        assert_eq!(inbound.whole_write(&buf), None, "{at}");
+    }
+    // Its CRC is to be checked, or it has markers.
+    for (crc, markers) in [(true, false), (false, true)] {
+        let other = established(crc, markers);
+        let buf = one_write(&other, 64);
+        assert_eq!(Inbound::new(&other).whole_write(&buf), None);
+    }
+    // Another message is open, or another FPDU.
+    let first = (tagged(false, Opcode::WRITE, 7, 0), vec![9; 8]);
+    let mut open = Inbound::new(&plain);
+    let mut octets = stream(&plain, core::slice::from_ref(&first));
+    assert!(matches!(open.parse(&mut octets), Ok(Parse::Segment(_))));
+    assert_eq!(open.whole_write(&buf), None);
+    for missing in [1, 4, 5] {
+        let mut open = Inbound::new(&plain);
+        let mut octets = one_write(&plain, 8);
+        octets.truncate(octets.len() - 1 - missing);
+        assert!(matches!(open.parse(&mut octets), Ok(Parse::Segment(_))));
+        assert_eq!(open.whole_write(&buf), None, "{missing} missing");
+    }
+}

@@ -1,5 +1,7 @@
 //! How messages become octets of the stream: what requester and responder frame with.
 
+use alloc::vec::Vec;
+
 use weft_iwarp::ddp::{Header, Untagged};
 use weft_iwarp::{Msn, Opcode, QueueNumber, Rtr, Stag, Terminate};
 
@@ -8,7 +10,7 @@ use super::stream::Stream;
 use crate::host::{AccessFault, Host, Scope};
 use crate::outgoing::Outgoing;
 use crate::scatter::pieces;
-use crate::types::{Access, Sge};
+use crate::types::{Access, Payload, Sge};
 
 /// Payloads at least this long go by reference; shorter ones are copied beside their header,
 /// because an element of a gather list costs more than the copy.
@@ -155,10 +157,50 @@ impl<'a> Framer<'a> {
             }
             _ => self.segment_copied(header, source, octets, host)?,
         }
+        self.note_segment(octets);
+        Ok(())
+    }
+
+    /// One whole message of one segment, of `octets`, whose payload is copied beside its header: what
+    /// [`Framer::segment`] does for the most common list.
+    #[inline(always)]
+    pub(super) fn short(
+        &mut self,
+        header: &Header,
+        payload: &Payload<'_>,
+        octets: usize,
+        host: &mut impl Host,
+    ) -> Result<(), AccessFault> {
+        let access = Access::NONE;
+        match *payload {
+            Payload::Gather(&[only]) => {
+                let scope = self.scope;
+                self.copied(header, octets, |out| {
+                    host.read_checked(only, access, scope, out)
+                })?;
+            }
+            Payload::Gather(sges) => {
+                let source = Source::Gather {
+                    sges,
+                    offset: 0,
+                    access,
+                };
+                self.segment_copied(header, source, octets, host)?;
+            }
+            Payload::Inline(payload) => {
+                self.segment_copied(header, Source::Inline(payload), octets, host)?;
+            }
+        }
+        self.note_segment(octets);
+        Ok(())
+    }
+
+    /// A segment was framed.
+    #[inline]
+    fn note_segment(&mut self, octets: usize) {
         self.end_fpdu();
         self.counters.segments_out += 1;
         self.counters.octets_framed += octets as u64;
-        Ok(())
     }
 
     fn segment_by_reference(
@@ -194,10 +236,7 @@ impl<'a> Framer<'a> {
         host: &mut impl Host,
     ) -> Result<(), AccessFault> {
         let scope = self.scope;
-        let (outbound, outgoing) = (self.stream.outbound(), &mut *self.outgoing);
-        let mark = outgoing.mark();
-        let framed = outgoing.append(|out| {
-            let start = outbound.begin(out, header, &[], octets);
+        self.copied(header, octets, |out| {
             match source {
                 Source::Inline(payload) => out.extend_from_slice(payload),
                 Source::Gather {
@@ -210,6 +249,23 @@ impl<'a> Framer<'a> {
                     }
                 }
             }
+            Ok(())
+        })
+    }
+
+    /// Frames one segment whose `octets` of payload `append` appends, or nothing where that fails.
+    #[inline(always)]
+    fn copied(
+        &mut self,
+        header: &Header,
+        octets: usize,
+        append: impl FnOnce(&mut Vec<u8>) -> Result<(), AccessFault>,
+    ) -> Result<(), AccessFault> {
+        let (outbound, outgoing) = (self.stream.outbound(), &mut *self.outgoing);
+        let mark = outgoing.mark();
+        let framed = outgoing.append(|out| {
+            let start = outbound.begin(out, header, &[], octets);
+            append(out)?;
             outbound.seal(out, start);
             Ok(())
         });
@@ -225,12 +281,11 @@ pub(super) mod tests {
     use super::super::peer::FpduPolicy;
     use super::super::stream::tests::established;
     use super::*;
+    use crate::host::RegionFault;
     use crate::outgoing::Piece;
     use crate::simulated::{Device, PD};
-    use crate::host::RegionFault;
     use crate::types::QpNumber;
     use alloc::vec;
-    use alloc::vec::Vec;
     use weft_iwarp::ddp::Tagged;
     use weft_iwarp::Role;
 

@@ -453,22 +453,21 @@ impl Requester {
             }
             counters.sends_completed += 1;
             let is_reported = front.flags.signaled || config.sq_sig_all;
-            let mut completion = Completion {
-                wr_id: front.wr_id,
-                status: WcStatus::Success,
-                opcode: front.opcode(),
-                byte_len: front.len,
-                qp: config.number,
-                slots: 0,
-                invalidated: None,
-                imm: None,
-                solicited: false,
-                source: None,
-            };
+            let (wr_id, opcode, byte_len) = (front.wr_id, front.opcode(), front.len);
             self.queue.drop_front();
             if is_reported {
-                completion.slots = self.queue.take_slots();
-                host.complete_send(completion);
+                host.complete_send(Completion {
+                    wr_id,
+                    status: WcStatus::Success,
+                    opcode,
+                    byte_len,
+                    qp: config.number,
+                    slots: self.queue.take_slots(),
+                    invalidated: None,
+                    imm: None,
+                    solicited: false,
+                    source: None,
+                });
             }
         }
     }

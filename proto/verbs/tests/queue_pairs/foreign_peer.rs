@@ -13,7 +13,7 @@ use weft_verbs::simulated::Device;
 use weft_verbs::types::{Payload, QpState, RecvRequest, SendFlags, SendOp, SendRequest, Sge};
 
 /// What a Weft initiator says of itself in its first message (decision 0004).
-const ANNOUNCEMENT: u64 = 0x5745_4654_0001_0000;
+pub const ANNOUNCEMENT: u64 = 0x5745_4654_0001_0000;
 /// Requests that the peer may have open.
 pub const IRD: u16 = 4;
 
@@ -109,6 +109,17 @@ impl Foreign {
         fpdu.extend_from_slice(payload);
         self.peer.seal(&mut fpdu, start);
         fpdu
+    }
+
+    /// A Write of one segment that has not arrived.
+    pub fn fpdu_of_write(&mut self, (stag, to): (Stag, u64), payload: &[u8]) -> Vec<u8> {
+        let header = Header::Tagged(Tagged {
+            last: true,
+            opcode: Opcode::WRITE,
+            stag,
+            to,
+        });
+        self.framed(header, &[], payload)
     }
 
     pub fn arrive(&mut self, header: Header, body: &[u8], payload: &[u8]) {

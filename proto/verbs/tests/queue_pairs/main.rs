@@ -1,6 +1,7 @@
 //! Two queue pairs in memory on virtual time: scenarios, and random work by seed.
 
 mod acknowledged;
+mod at_once;
 mod between_parts;
 mod draining;
 mod empty_segments;

@@ -89,10 +89,15 @@ pub const CAP: QpCap = QpCap {
 
 /// A queue pair in RESET.
 pub fn queue_pair(number: u32, shared_receive: bool) -> Qp {
+    queue_pair_of(CAP, number, shared_receive)
+}
+
+/// The same, with queues of other sizes.
+pub fn queue_pair_of(cap: QpCap, number: u32, shared_receive: bool) -> Qp {
     let mut qp = Qp::new(QpConfig {
         number: QpNumber(number),
         pd: PD,
-        cap: CAP,
+        cap,
         sq_sig_all: false,
         shared_receive,
     });

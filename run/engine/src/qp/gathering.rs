@@ -154,13 +154,9 @@ impl Flush for Qp {
 }
 
 /// Whether a request's payload is so short that gathering it with others pays.
+#[inline]
 pub(crate) fn is_short(request: &SendRequest<'_>) -> bool {
-    match request.payload {
-        Payload::Inline(_) => true,
-        Payload::Gather(sges) => {
-            sges.iter().map(|s| u64::from(s.length)).sum::<u64>() <= GATHERED_OCTETS_MAX
-        }
-    }
+    matches!(request.payload, Payload::Inline(_)) || request.payload.octets() <= GATHERED_OCTETS_MAX
 }
 
 /// Posts that are sent together when this is dropped, or with the next ones of a burst.
@@ -179,7 +175,7 @@ impl SendBatch<'_> {
     ///
     /// # Errors
     /// See [`PostError`]; earlier posts of the batch stand.
-    #[inline]
+    #[inline(always)]
     pub fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         self.posts += 1;
         self.all_short &= is_short(request);

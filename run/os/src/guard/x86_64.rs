@@ -48,7 +48,8 @@ fn maker() -> [u8; 12] {
 
 // rdi = target, rsi = source, rdx = octets; returns 0, or 1 after a fault.
 // Ascending order: a program that watches the last octet sees the others placed before it. The last few octets are
-// two words that may overlap, both read before the first is written: source and target may overlap, too. So may the
+// two words that may overlap, or two pairs of vectors, all read before the first is written: source and target may
+// overlap, too. So may the
 // first vector of a long copy and the block behind it, which begins where the target is aligned: the block is read
 // before that vector is written. A fault leaves the upper halves of the vectors as they are, which costs what uses them
 // next some time and is no fault of its own.
@@ -64,6 +65,8 @@ std::arch::global_asm!(
     "2:",
     "cmp rdx, 32",
     "jb 4f",
+    "cmp rdx, 64",
+    "jbe 12f",
     "movups xmm0, [rsi]",
     "movups xmm1, [rsi + 16]",
     "movups [rdi], xmm0",
@@ -72,6 +75,17 @@ std::arch::global_asm!(
     "add rdi, 32",
     "sub rdx, 32",
     "jmp 2b",
+    "12:",
+    "movups xmm0, [rsi]",
+    "movups xmm1, [rsi + 16]",
+    "movups xmm2, [rsi + rdx - 32]",
+    "movups xmm3, [rsi + rdx - 16]",
+    "movups [rdi], xmm0",
+    "movups [rdi + 16], xmm1",
+    "movups [rdi + rdx - 32], xmm2",
+    "movups [rdi + rdx - 16], xmm3",
+    "xor eax, eax",
+    "ret",
     "4:",
     "cmp rdx, 16",
     "jb 5f",

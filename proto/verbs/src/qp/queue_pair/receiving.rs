@@ -75,14 +75,13 @@ impl Qp {
     #[inline]
     fn receive_whole_writes(&mut self, buf: &[u8], host: &mut impl Host) -> usize {
         let (scope, access) = (self.attributes.scope(), self.attributes.access());
-        let is_ready = self.lifecycle.is_live()
-            && access.contains(Access::REMOTE_WRITE)
-            && self.arriving.open().is_none();
+        let is_ready = self.lifecycle.is_live() && access.contains(Access::REMOTE_WRITE);
         let Some(stream) = self.stream.as_ref().filter(|_| is_ready) else {
             return 0;
         };
         let mut consumed = 0;
         while let Some(write) = stream.whole_write(&buf[consumed..]) {
+            debug_assert!(self.arriving.open().is_none(), "another segment is open");
             let payload = &buf[consumed..][write.payload];
             let target = (write.stag, write.to);
             if writes::place_whole(target, payload, scope, host).is_err() {

@@ -9,8 +9,8 @@ use weft_iwarp::{Opcode, QueueNumber};
 
 use super::{Finished, Requester};
 use crate::host::Host;
-use crate::qp::framing::{Framer, Source, BY_REFERENCE_OCTETS_MIN};
-use crate::types::{Access, Payload, PostError, SendOp, SendRequest, WcOpcode};
+use crate::qp::framing::{Framer, BY_REFERENCE_OCTETS_MIN};
+use crate::types::{PostError, SendOp, SendRequest, WcOpcode};
 
 impl Requester {
     /// Posts a plain Send or Write while no request waits to be framed. It is framed at once if it is short; what it
@@ -55,10 +55,7 @@ impl Requester {
         host: &mut impl Host,
     ) -> bool {
         // What is longer goes by reference mostly. A Write without octets may name no memory.
-        if octets == 0
-            || octets >= BY_REFERENCE_OCTETS_MIN
-            || octets > framer.max_payload(false)
-        {
+        if octets == 0 || octets >= BY_REFERENCE_OCTETS_MIN || octets > framer.max_payload(false) {
             return false;
         }
         let header = match request.op {
@@ -79,14 +76,8 @@ impl Requester {
                 mo: 0,
             }),
         };
-        let source = match request.payload {
-            Payload::Inline(octets) => Source::Inline(octets),
-            Payload::Gather(sges) => Source::Gather {
-                sges,
-                offset: 0,
-                access: Access::NONE,
-            },
-        };
-        framer.segment(&header, source, octets, host).is_ok()
+        framer
+            .short(&header, &request.payload, octets, host)
+            .is_ok()
     }
 }

@@ -248,12 +248,13 @@ impl Stream {
     }
 
     fn send_once(&self, qp: &QpMachine, host: &EngineHost<'_>) -> (usize, Transfer) {
-        let mut pieces = qp.outgoing().pieces();
         let mut cuts = qp.outgoing().cuts().peekable();
-        if cuts.peek().is_none() {
-            if let (Some(Piece::Octets(only)), None) = (pieces.next(), pieces.next()) {
-                return (only.len(), self.carrier.send(only));
-            }
+        if let Some(only) = qp
+            .outgoing()
+            .only_octets()
+            .filter(|_| cuts.peek().is_none())
+        {
+            return (only.len(), self.carrier.send(only));
         }
         let mut list = Gather::default();
         for piece in qp.outgoing().pieces() {
