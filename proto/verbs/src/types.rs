@@ -220,11 +220,19 @@ impl Payload<'_> {
     #[inline(always)]
     pub fn octets(&self) -> u64 {
         match self {
-            // Most lists are this one, and a loop that is made for long ones costs more than all else of a post.
-            Payload::Gather([only]) => u64::from(only.length),
-            Payload::Gather(sges) => sum(sges),
+            Payload::Gather(sges) => octets_of(sges),
             Payload::Inline(octets) => octets.len() as u64,
         }
+    }
+}
+
+/// Octets of a list in all.
+#[inline(always)]
+pub(crate) fn octets_of(sges: &[Sge]) -> u64 {
+    match sges {
+        // Most lists are this one; the loop is made for long ones, and would cost more than all else of a post.
+        [only] => u64::from(only.length),
+        many => sum(many),
     }
 }
 

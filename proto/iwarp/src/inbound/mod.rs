@@ -223,22 +223,24 @@ impl Inbound {
         }
     }
 
-    /// What [`Inbound::parse`] would find at the front of `buf`, if that is an RDMA Write which is one segment and there
-    /// whole, on a stream without CRC and markers: the most of what comes where messages are short. Nothing changes by
-    /// it; who has placed such Writes says so by [`Inbound::note_whole_writes`] before anything else is parsed.
+    /// What [`Inbound::parse`] would find at the front of `buf`, if that is an RDMA Write of one segment which is there
+    /// whole, on a stream without CRC and markers. Where messages are short that is most of what comes. Nothing changes
+    /// by it: who has placed such Writes says so by [`Inbound::note_whole_writes`] before anything else is parsed.
     #[inline]
     pub fn whole_write(&self, buf: &[u8]) -> Option<WholeWrite> {
         const PAYLOAD: usize = LENGTH_LEN + Header::TAGGED_LEN;
         let front: &[u8; PAYLOAD] = buf.first_chunk()?;
+        // First what tells other messages, which are looked at here in vain.
+        if front[2..4] != CONTROLS_OF_WHOLE_WRITE {
+            return None;
+        }
         let ulpdu_len = usize::from(u16_at(front, 0));
         let consumed = fpdu_len(ulpdu_len);
+        let is_whole = ulpdu_len > Header::TAGGED_LEN && consumed <= buf.len();
+        let is_plain = !self.config.crc && !self.config.markers;
         // An FPDU that is open has its trailer to come at least.
         let is_next = self.rest.trailer_left == 0 && !self.sequence.tagged_message_open();
-        let is_whole_write = front[2..4] == CONTROLS_OF_WHOLE_WRITE
-            && ulpdu_len > Header::TAGGED_LEN
-            && consumed <= buf.len();
-        let is_plain = !self.config.crc && !self.config.markers;
-        (is_plain && is_next && is_whole_write).then(|| WholeWrite {
+        (is_whole && is_plain && is_next).then(|| WholeWrite {
             stag: Stag(u32_at(front, 4)),
             to: u64_at(front, 8),
             payload: PAYLOAD..LENGTH_LEN + ulpdu_len,

@@ -1,20 +1,17 @@
-//! How messages become octets of the stream: what requester and responder frame with.
+//! How messages become octets of the stream: what requester and responder frame with. Segments with a program's payload
+//! are in [`segments`].
 
-use alloc::vec::Vec;
+mod segments;
+
+pub(super) use segments::{Source, BY_REFERENCE_OCTETS_MIN};
 
 use weft_iwarp::ddp::{Header, Untagged};
-use weft_iwarp::{Msn, Opcode, QueueNumber, Rtr, Stag, Terminate};
+use weft_iwarp::{Msn, Opcode, QueueNumber, Rtr, Terminate};
 
 use super::counters::QpCounters;
 use super::stream::Stream;
-use crate::host::{AccessFault, Host, Scope};
+use crate::host::Scope;
 use crate::outgoing::Outgoing;
-use crate::scatter::pieces;
-use crate::types::{Access, Payload, Sge};
-
-/// Payloads at least this long go by reference; shorter ones are copied beside their header,
-/// because an element of a gather list costs more than the copy.
-pub(super) const BY_REFERENCE_OCTETS_MIN: usize = 1024;
 
 /// The stream, what waits for its transport, and the counts: borrowed while something is framed.
 pub(super) struct Framer<'a> {
@@ -22,18 +19,6 @@ pub(super) struct Framer<'a> {
     outgoing: &'a mut Outgoing,
     counters: &'a mut QpCounters,
     scope: Scope,
-}
-
-/// Where a segment's payload comes from.
-#[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
-    Gather {
-        sges: &'a [Sge],
-        offset: u32,
-        /// What the regions have to grant.
-        access: Access,
-    },
-    Inline(&'a [u8]),
 }
 
 impl<'a> Framer<'a> {
@@ -137,143 +122,6 @@ impl<'a> Framer<'a> {
             self.outgoing.cut();
         }
     }
-
-    /// One segment with `octets` of payload, by reference where the stream and the size allow it.
-    #[inline]
-    pub(super) fn segment(
-        &mut self,
-        header: &Header,
-        source: Source<'_>,
-        octets: usize,
-        host: &mut impl Host,
-    ) -> Result<(), AccessFault> {
-        match source {
-            Source::Gather {
-                sges,
-                offset,
-                access,
-            } if octets >= BY_REFERENCE_OCTETS_MIN && self.stream.by_reference() => {
-                self.segment_by_reference(header, (sges, offset), access, octets, host)?;
-            }
-            _ => self.segment_copied(header, source, octets, host)?,
-        }
-        self.note_segment(octets);
-        Ok(())
-    }
-
-    /// One whole message of one segment, of `octets`, whose payload is copied beside its header: what
-    /// [`Framer::segment`] does for the most common list.
-    #[inline(always)]
-    pub(super) fn short(
-        &mut self,
-        header: &Header,
-        payload: &Payload<'_>,
-        octets: usize,
-        host: &mut impl Host,
-    ) -> Result<(), AccessFault> {
-        let access = Access::NONE;
-        match *payload {
-            Payload::Gather(&[only]) => {
-                let scope = self.scope;
-                self.copied(header, octets, |out| {
-                    host.read_checked(only, access, scope, out)
-                })?;
-            }
-            Payload::Gather(sges) => {
-                let source = Source::Gather {
-                    sges,
-                    offset: 0,
-                    access,
-                };
-                self.segment_copied(header, source, octets, host)?;
-            }
-            Payload::Inline(payload) => {
-                self.segment_copied(header, Source::Inline(payload), octets, host)?;
-            }
-        }
-        self.note_segment(octets);
-        Ok(())
-    }
-
-    /// A segment was framed.
-    #[inline]
-    fn note_segment(&mut self, octets: usize) {
-        self.end_fpdu();
-        self.counters.segments_out += 1;
-        self.counters.octets_framed += octets as u64;
-    }
-
-    fn segment_by_reference(
-        &mut self,
-        header: &Header,
-        (sges, offset): (&[Sge], u32),
-        access: Access,
-        octets: usize,
-        host: &mut impl Host,
-    ) -> Result<(), AccessFault> {
-        let scope = self.scope;
-        let span =
-            |piece: Sge| host.check(Stag(piece.lkey), piece.addr, piece.length, access, scope);
-        for piece in pieces(sges, offset, octets as u32) {
-            span(piece)?;
-        }
-        let (outbound, outgoing) = (self.stream.outbound(), &mut *self.outgoing);
-        outgoing.append(|out| outbound.begin(out, header, &[], octets));
-        for piece in pieces(sges, offset, octets as u32) {
-            outgoing.append_memory(span(piece)?);
-        }
-        outgoing.append(|out| outbound.seal_reference(out, octets, header.wire_len()));
-        Ok(())
-    }
-
-    /// Frames one segment with its payload copied beside the header: what the CRC covers is then
-    /// what is sent, whatever the program does to its buffer meanwhile.
-    fn segment_copied(
-        &mut self,
-        header: &Header,
-        source: Source<'_>,
-        octets: usize,
-        host: &mut impl Host,
-    ) -> Result<(), AccessFault> {
-        let scope = self.scope;
-        self.copied(header, octets, |out| {
-            match source {
-                Source::Inline(payload) => out.extend_from_slice(payload),
-                Source::Gather {
-                    sges,
-                    offset,
-                    access,
-                } => {
-                    for piece in pieces(sges, offset, octets as u32) {
-                        host.read_checked(piece, access, scope, out)?;
-                    }
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Frames one segment whose `octets` of payload `append` appends, or nothing where that fails.
-    #[inline(always)]
-    fn copied(
-        &mut self,
-        header: &Header,
-        octets: usize,
-        append: impl FnOnce(&mut Vec<u8>) -> Result<(), AccessFault>,
-    ) -> Result<(), AccessFault> {
-        let (outbound, outgoing) = (self.stream.outbound(), &mut *self.outgoing);
-        let mark = outgoing.mark();
-        let framed = outgoing.append(|out| {
-            let start = outbound.begin(out, header, &[], octets);
-            append(out)?;
-            outbound.seal(out, start);
-            Ok(())
-        });
-        if framed.is_err() {
-            outgoing.undo_octets(mark);
-        }
-        framed
-    }
 }
 
 #[cfg(test)]
@@ -281,13 +129,14 @@ pub(super) mod tests {
     use super::super::peer::FpduPolicy;
     use super::super::stream::tests::established;
     use super::*;
-    use crate::host::RegionFault;
+    use crate::host::{AccessFault, RegionFault};
     use crate::outgoing::Piece;
     use crate::simulated::{Device, PD};
-    use crate::types::QpNumber;
+    use crate::types::{Access, QpNumber, Sge};
     use alloc::vec;
+    use alloc::vec::Vec;
     use weft_iwarp::ddp::Tagged;
-    use weft_iwarp::Role;
+    use weft_iwarp::{Role, Stag};
 
     pub(in super::super) const SCOPE: Scope = Scope {
         pd: PD,

@@ -166,7 +166,7 @@ impl Stream {
         self.inbound.parse(buf)
     }
 
-    /// The RDMA Write at the front of `buf`, if that is one segment and there whole, and only its place is to be checked.
+    /// The RDMA Write at the front of `buf`, if it is one segment and there whole: only its place is to be checked.
     #[inline]
     pub(super) fn whole_write(&self, buf: &[u8]) -> Option<WholeWrite> {
         self.inbound.whole_write(buf)

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::types::{PostError, QpCap, RecvRequest, SgList};
+use crate::types::{octets_of, PostError, QpCap, RecvRequest, SgList};
 
 /// A posted receive.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl RecvWqe {
         if let Some(wqe) = queue.back_mut() {
             wqe.wr_id = request.wr_id;
             wqe.scatter.fill(request.scatter);
-            wqe.capacity = request.scatter.iter().map(|s| u64::from(s.length)).sum();
+            wqe.capacity = octets_of(request.scatter);
         }
         Ok(())
     }

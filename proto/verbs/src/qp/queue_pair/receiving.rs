@@ -69,9 +69,9 @@ impl Qp {
         }
     }
 
-    /// Places the RDMA Writes at the front of `buf` that are one segment each and there whole, which is what comes where
-    /// messages are short. The first thing that is none, or may not be placed, ends it: the general way looks at that
-    /// anew. Gives the octets consumed.
+    /// Places the RDMA Writes at the front of `buf` that are one segment each and there whole: most of what comes where
+    /// messages are short. It ends before the first thing that is none or may not be placed, at which the general way
+    /// looks anew. Gives the octets consumed.
     #[inline]
     fn receive_whole_writes(&mut self, buf: &[u8], host: &mut impl Host) -> usize {
         let (scope, access) = (self.attributes.scope(), self.attributes.access());
