@@ -390,6 +390,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_found_at_once_is_what_is_checked_and_then_located() {
+        let (regions, stags) = many(3, draws(5));
+        let mut granted = 0;
+        for stag in [stags[1], stags[2], Stag(stags[1].0 ^ 1)] {
+            for (addr, len) in [(0, 64), (10, 54), (10, 55), (65, 0), (u64::MAX, 2)] {
+                for access in [Access::REMOTE_READ, Access::REMOTE_WRITE] {
+                    for scope in [SCOPE, of_domain(2)] {
+                        let checked = regions.check(stag, addr, len, access, scope);
+                        let located = checked.map(|span| regions.locate(span).expect("there"));
+                        let found = regions.find(stag, addr, len, access, scope);
+                        assert_eq!(found, located, "{stag:?} {addr} {len} {access:?}");
+                        granted += usize::from(found.is_ok());
+                    }
+                }
+            }
+        }
+        assert_eq!(
+            granted, 4,
+            "two ranges of two regions, to read, in their domain"
+        );
+    }
+
+    #[test]
     fn each_of_the_32_bits_of_an_stag_is_drawn() {
         let mut regions = Regions::default();
         for drawn in [0xDEAD_BEEF, 0x0000_0100, 0xFFFF_FFFF, 0x8000_4200] {

@@ -271,9 +271,11 @@ mod tests {
         addr: u64,
         scope: Scope,
     ) -> Result<(), RegionFault> {
-        regions
-            .check(stag, addr, 8, Access::REMOTE_WRITE, scope)
-            .map(|_| ())
+        let checked = regions.check(stag, addr, 8, Access::REMOTE_WRITE, scope);
+        let found = regions.find(stag, addr, 8, Access::REMOTE_WRITE, scope);
+        let located = checked.map(|span| regions.locate(span).expect("it is there"));
+        assert_eq!(found, located, "both ways are one");
+        checked.map(|_| ())
     }
 
     #[test]
