@@ -1,6 +1,6 @@
 //! Work queue elements: posted work requests as the device keeps them.
 //!
-//! An element is made in its queue, over one that has left. One that is made elsewhere and then moved is read again in
+//! An element is filled in where it stands in its queue. One that is made elsewhere and then moved is read again in
 //! wider pieces than it was written in a moment before, and a processor waits with such a read until the writes have
 //! left its store buffer.
 

@@ -17,7 +17,7 @@ use super::reads::OutstandingReads;
 use super::terminated::Terminated;
 use crate::host::{Host, RegionFault};
 use crate::types::{
-    Access, Bind, Completion, Payload, PostError, QpCap, SendOp, SendRequest, WcOpcode, WcStatus,
+    Access, Bind, Completion, PostError, QpCap, SendOp, SendRequest, WcOpcode, WcStatus,
 };
 use crate::wqe::{Progress, SendQueue, SendWqe};
 
@@ -359,14 +359,7 @@ impl Requester {
                 mo: offset,
             }),
         };
-        let source = match self.queue.payload_to_encode() {
-            Payload::Inline(octets) => Source::Inline(&octets[offset as usize..end as usize]),
-            Payload::Gather(sges) => Source::Gather {
-                sges,
-                offset,
-                access: Access::NONE,
-            },
-        };
+        let source = Source::of(self.queue.payload_to_encode(), offset, end);
         if framer.segment(&header, source, octets, host).is_err() {
             return Step::Failed(WcStatus::LocalProtection);
         }

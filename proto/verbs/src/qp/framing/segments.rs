@@ -26,6 +26,21 @@ pub(in crate::qp) enum Source<'a> {
     Inline(&'a [u8]),
 }
 
+impl<'a> Source<'a> {
+    /// Octets `offset` to `end` of what a work request of this side sends.
+    #[inline]
+    pub(in crate::qp) fn of(payload: Payload<'a>, offset: u32, end: u32) -> Source<'a> {
+        match payload {
+            Payload::Inline(octets) => Source::Inline(&octets[offset as usize..end as usize]),
+            Payload::Gather(sges) => Source::Gather {
+                sges,
+                offset,
+                access: Access::NONE,
+            },
+        }
+    }
+}
+
 impl Framer<'_> {
     /// One segment with `octets` of payload, by reference where the stream and the size allow it.
     #[inline]
@@ -50,34 +65,25 @@ impl Framer<'_> {
         Ok(())
     }
 
-    /// One whole message of one segment, of `octets`, whose payload is copied beside its header: what
-    /// [`Framer::segment`] does for the most common list.
+    /// One segment that is a whole message of `octets`. Its payload is copied beside its header, however long it is. A
+    /// list of one element, as most are, is not walked.
     #[inline(always)]
-    pub(in crate::qp) fn short(
+    pub(in crate::qp) fn whole_message(
         &mut self,
         header: &Header,
-        payload: &Payload<'_>,
+        payload: Payload<'_>,
         octets: usize,
         host: &mut impl Host,
     ) -> Result<(), AccessFault> {
-        let access = Access::NONE;
-        match *payload {
+        match payload {
             Payload::Gather(&[only]) => {
                 let scope = self.scope;
                 self.copied(header, octets, |out| {
-                    host.read_checked(only, access, scope, out)
+                    host.read_checked(only, Access::NONE, scope, out)
                 })?;
             }
-            Payload::Gather(sges) => {
-                let source = Source::Gather {
-                    sges,
-                    offset: 0,
-                    access,
-                };
-                self.segment_copied(header, source, octets, host)?;
-            }
-            Payload::Inline(payload) => {
-                self.segment_copied(header, Source::Inline(payload), octets, host)?;
+            _ => {
+                self.segment_copied(header, Source::of(payload, 0, octets as u32), octets, host)?
             }
         }
         self.note_segment(octets);

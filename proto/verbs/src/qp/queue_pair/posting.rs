@@ -66,6 +66,7 @@ impl Qp {
             &mut self.counters,
             self.attributes.scope(),
         ) else {
+            // Not seen: without a stream nothing may be sent.
             return Err(PostError::InvalidState);
         };
         let finished = self.requester.post_at_once(request, &mut framer, host)?;
