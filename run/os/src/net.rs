@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
@@ -15,8 +16,12 @@ use addresses::Addresses;
 
 mod addresses;
 mod apart;
+mod bell;
+mod transfer;
 
 pub use apart::source_apart;
+pub use bell::Bell;
+pub use transfer::{is_end, Transfer};
 
 /// What a socket is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,50 +32,6 @@ pub struct SocketOptions {
     pub tos: Option<u8>,
     /// Octets of `SO_SNDBUF` and `SO_RCVBUF`; 0 leaves them to the kernel.
     pub buffer: usize,
-}
-
-/// The kernel's answer to a send or receive on a non-blocking socket.
-#[derive(Debug)]
-pub enum Transfer {
-    /// That many octets.
-    Octets(usize),
-    /// Not now.
-    WouldBlock,
-    /// The peer has finished sending.
-    End,
-    /// The connection failed.
-    Failed(io::Error),
-}
-
-impl Transfer {
-    fn of_send(result: io::Result<usize>) -> Transfer {
-        match result {
-            Ok(octets) => Transfer::Octets(octets),
-            Err(error) => Transfer::of_error(error),
-        }
-    }
-
-    fn of_recv(result: io::Result<usize>) -> Transfer {
-        match result {
-            Ok(0) => Transfer::End,
-            Ok(octets) => Transfer::Octets(octets),
-            Err(error) => Transfer::of_error(error),
-        }
-    }
-
-    fn of_error(error: io::Error) -> Transfer {
-        match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Transfer::WouldBlock,
-            _ => Transfer::Failed(error),
-        }
-    }
-}
-
-/// Whether a send failed because the connection is over, and not for what was to be sent.
-pub fn is_end(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
-    let over = [BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut];
-    over.contains(&error.kind())
 }
 
 fn new_socket(family: AddressFamily, options: &SocketOptions) -> io::Result<Private> {
@@ -249,16 +210,26 @@ impl AsFd for TcpListener {
 #[repr(C)]
 pub struct TcpStream {
     addresses: Addresses,
-    /// Last: in a queue pair what each pass looks at stands behind it, in the same line of memory.
-    fd: Private,
+    /// Shared with whoever has a [`Bell`].
+    fd: Arc<Private>,
+    /// Its number, so that sending and receiving need not look for it. Last: in a queue pair what each pass looks at
+    /// stands behind it, in the same line of memory.
+    number: RawFd,
 }
 
 impl TcpStream {
     fn new(fd: Private) -> TcpStream {
         TcpStream {
-            fd,
+            number: fd.as_raw_fd(),
+            fd: Arc::new(fd),
             addresses: Addresses::default(),
         }
+    }
+
+    #[inline]
+    fn socket(&self) -> BorrowedFd<'_> {
+        // SAFETY: the number of `fd`, which is open as long as this is.
+        unsafe { BorrowedFd::borrow_raw(self.number) }
     }
 
     /// Forgets the addresses, for which hardly anybody asks once the connection stands, and frees their memory. Who
@@ -280,14 +251,14 @@ impl TcpStream {
     /// # Errors
     /// Why it failed.
     pub fn connect_result(&self) -> io::Result<()> {
-        sockopt::socket_error(&self.fd)?.map_err(Into::into)
+        sockopt::socket_error(&*self.fd)?.map_err(Into::into)
     }
 
     /// Sends octets.
     #[inline]
     pub fn send(&self, octets: &[u8]) -> Transfer {
         let flags = net::SendFlags::DONTWAIT | net::SendFlags::NOSIGNAL;
-        Transfer::of_send(net::send(&self.fd, octets, flags).map_err(Into::into))
+        Transfer::of_send(net::send(self.socket(), octets, flags).map_err(Into::into))
     }
 
     /// Sends a gather list.
@@ -295,13 +266,13 @@ impl TcpStream {
     pub fn send_gather(&self, list: &Gather<'_>) -> Transfer {
         // SAFETY: the kernel only reads. The list holds borrowed octets and ranges of registered
         // memory, of which the kernel says EFAULT where nothing is mapped.
-        Transfer::of_send(unsafe { sys::sendmsg(self.fd.as_raw_fd(), list.as_slice()) })
+        Transfer::of_send(unsafe { sys::sendmsg(self.number, list.as_slice()) })
     }
 
     /// Receives octets.
     #[inline]
     pub fn recv(&self, buffer: &mut [u8]) -> Transfer {
-        let received = net::recv(&self.fd, buffer, net::RecvFlags::DONTWAIT);
+        let received = net::recv(self.socket(), buffer, net::RecvFlags::DONTWAIT);
         Transfer::of_recv(received.map(|(octets, _)| octets).map_err(Into::into))
     }
 
@@ -310,17 +281,17 @@ impl TcpStream {
     pub fn recv_scatter(&self, list: &Scatter<'_>) -> Transfer {
         // SAFETY: every element is a mutably borrowed buffer or registered memory, which may be
         // overwritten.
-        Transfer::of_recv(unsafe { sys::recvmsg(self.fd.as_raw_fd(), list.as_slice()) })
+        Transfer::of_recv(unsafe { sys::recvmsg(self.number, list.as_slice()) })
     }
 
     /// Finishes sending: FIN goes out behind what was sent.
     pub fn shutdown_write(&self) {
-        let _ = net::shutdown(&self.fd, net::Shutdown::Write);
+        let _ = net::shutdown(&*self.fd, net::Shutdown::Write);
     }
 
     /// Whether it was reset or both directions are closed, found without reading it.
     pub fn is_broken(&self) -> bool {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::empty())];
+        let mut fds = [PollFd::new(&*self.fd, PollFlags::empty())];
         let over = PollFlags::HUP | PollFlags::ERR;
         poll(&mut fds, Some(&Timespec::default())).is_ok() && fds[0].revents().intersects(over)
     }
@@ -329,12 +300,12 @@ impl TcpStream {
     /// of it.
     pub fn keep_after_close(&self, time: std::time::Duration) {
         let ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
-        let _ = sockopt::set_tcp_user_timeout(&self.fd, ms);
+        let _ = sockopt::set_tcp_user_timeout(&*self.fd, ms);
     }
 
     /// Makes closing send RST instead of FIN.
     pub fn abort_on_close(&self) {
-        let _ = sockopt::set_socket_linger(&self.fd, Some(std::time::Duration::ZERO));
+        let _ = sockopt::set_socket_linger(&*self.fd, Some(std::time::Duration::ZERO));
     }
 
     /// Octets of payload a TCP segment carries at most at the moment (the EMSS of RFC 5044).
@@ -348,7 +319,7 @@ impl TcpStream {
         let result = unsafe {
             libc::syscall(
                 libc::SYS_getsockopt,
-                self.fd.as_raw_fd(),
+                self.number,
                 libc::IPPROTO_TCP,
                 libc::TCP_MAXSEG,
                 std::ptr::from_mut(&mut mss),
@@ -367,7 +338,7 @@ impl TcpStream {
     /// The kernel's.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         // A connect binds before anything leaves.
-        self.addresses.local(|| local_of(&self.fd))
+        self.addresses.local(|| local_of(&*self.fd))
     }
 
     /// The other end's address, also once that has gone.
@@ -376,14 +347,14 @@ impl TcpStream {
     /// Not connected.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.addresses.peer(|| {
-            let peer = net::getpeername(&self.fd)?.ok_or(io::ErrorKind::NotConnected)?;
+            let peer = net::getpeername(&*self.fd)?.ok_or(io::ErrorKind::NotConnected)?;
             Ok(peer.try_into()?)
         })
     }
 
     /// The descriptor's number.
     pub fn raw(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.number
     }
 }
 
@@ -444,6 +415,22 @@ mod tests {
         let mut placed = [0; 10];
         target.read(20, &mut placed).unwrap();
         assert_eq!((&head, &placed), (b"head", b"registered"));
+    }
+
+    #[test]
+    fn a_connection_stays_open_for_its_bell() {
+        let (client, server) = pair();
+        let bell = client.bell();
+        drop(client);
+        let mut buffer = [1; 8];
+        assert!(matches!(server.recv(&mut buffer), Transfer::WouldBlock));
+        bell.ring();
+        await_readable(&server);
+        assert!(matches!(server.recv(&mut buffer), Transfer::Octets(1)));
+        assert_eq!(buffer[..2], [0, 1]);
+        drop(bell);
+        await_readable(&server);
+        assert!(matches!(server.recv(&mut buffer), Transfer::End));
     }
 
     #[test]

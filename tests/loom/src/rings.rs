@@ -118,6 +118,34 @@ fn a_reader_that_goes_to_sleep_is_woken_for_octets() {
     });
 }
 
+/// It has armed its bell, then a thread of its own polls instead for a while (a lease), and then it sleeps after all.
+#[test]
+fn a_reader_that_looked_by_itself_meanwhile_is_woken_for_octets() {
+    check(3, || {
+        let memory = Memory::new();
+        let writes = memory.clone();
+        let writer = thread::spawn(move || {
+            let mut end = End::new(SIZE);
+            assert_eq!(write(&writes, &mut end, 1, 1), 1);
+            assert_eq!(write(&writes, &mut end, 2, 1), 1);
+        });
+        let mut end = End::new(SIZE);
+        let mut got = 0;
+        if end.arm(memory.side(1), memory.side(0), FOR_OCTETS) {
+            End::disarm(memory.side(1));
+            got += read(&memory, &mut end, SIZE);
+        }
+        while got < 2 {
+            match read(&memory, &mut end, SIZE) {
+                0 if end.arm(memory.side(1), memory.side(0), FOR_OCTETS) => memory.sleep(1),
+                0 => {}
+                now => got += now,
+            }
+        }
+        writer.join().expect("a thread");
+    });
+}
+
 #[test]
 fn a_writer_that_goes_to_sleep_over_a_full_ring_is_woken_for_room() {
     for most in [SIZE, 5] {

@@ -27,7 +27,7 @@ pub(crate) use carried::Carried;
 pub use pieces::{Arrived, Done, Pieces};
 pub use weft_os::lists::{Gather, Run, Scatter};
 pub use weft_os::mem::Registered;
-pub use weft_os::net::{SocketOptions, Transfer};
+pub use weft_os::net::{Bell, SocketOptions, Transfer};
 pub use weft_os::poll::Interest;
 pub use weft_os::rings::{RingsToShare, SharedRings};
 pub use weft_os::udp::Received;
@@ -165,6 +165,11 @@ pub trait Carrier: Source + Any {
         Err(io::Error::from_raw_os_error(EOPNOTSUPP))
     }
 
+    /// What sends an octet by it for whoever has no lock that keeps it open, where there is such a thing.
+    fn bell(&self) -> Option<Bell> {
+        None
+    }
+
     /// What it may have beside, where the other end is on the same machine.
     #[inline]
     fn rings(&self) -> Option<&dyn Rings> {
@@ -205,8 +210,15 @@ pub trait Rings {
     /// then on is a bell, or the end.
     fn has_read_connection(&self) -> bool;
 
+    /// The bell of the other end, if it is to be rung. What is short is not announced as it is sent: whoever sends
+    /// takes the bell along, and rings it when it has let go of its lock (decision 0055).
+    fn take_bell(&self) -> Option<Bell>;
+
     /// Whether the bell is armed for that.
     fn is_armed(&self, octets: bool, room: bool) -> bool;
+
+    /// Disarms the bell: nobody waits for it.
+    fn disarm(&self);
 
     /// Arms the bell: the descriptor shows from now on when octets come, or room. False when they are there already.
     fn arm(&self, octets: bool, room: bool) -> bool;

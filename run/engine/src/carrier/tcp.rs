@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use weft_os::net::{source_towards, BoundSocket, TcpListener, TcpStream};
+use weft_os::net::{source_towards, Bell, BoundSocket, TcpListener, TcpStream};
 
 use super::{Bound, Carrier, Gather, Listener, Network, Scatter, SocketOptions, Source, Transfer};
 
@@ -95,6 +95,10 @@ impl Carrier for TcpStream {
 
     fn finish(&self) {
         self.shutdown_write();
+    }
+
+    fn bell(&self) -> Option<Bell> {
+        Some(TcpStream::bell(self))
     }
 
     fn is_broken(&self) -> bool {

@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::meeting::Meetings;
+use super::rings::ring;
 use super::table::Table;
+use super::Qp;
 use crate::engine::{started, Engine};
 
 /// A thread that holds a lock as the process exits may never let go of it: `exit` is called from signal handlers too.
-pub(super) const LOCK_TIME_MAX: Duration = Duration::from_millis(20);
+const LOCK_TIME_MAX: Duration = Duration::from_millis(20);
 
 /// Sees to it that what waits in any queue pair leaves when the process exits.
 pub(super) fn wakeups() {
@@ -61,5 +63,15 @@ fn send_what_waits(engine: &Engine) {
     };
     for qp in engine.part::<Table>().living(LOCK_TIME_MAX) {
         qp.send_last(engine);
+    }
+}
+
+impl Qp {
+    /// What is due leaves, and nobody is told what follows from it.
+    fn send_last(&self, engine: &Engine) {
+        if let Some(mut inner) = self.inner.try_lock_for(LOCK_TIME_MAX) {
+            let _ = self.transmit(&mut inner, engine);
+            ring(&inner);
+        }
     }
 }

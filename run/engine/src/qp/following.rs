@@ -23,14 +23,15 @@ impl Qp {
         inner.leased.is_leased &= inner.machine.awaits_acknowledgement();
         follow_network(&mut inner.leased, &*stream.carrier, engine);
         let reads = wants_octets(&inner.machine, &inner.leased, stream);
+        let leased = inner.leased.is_leased;
         let interest = match stream.shares {
             false => Interest::of(reads, stream.blocked),
             true if stream.waits_beside_octets(reads) => {
                 stream.look_for_room_later(engine);
                 Interest::End
             }
-            // Room shows as octets do, by the bell.
-            true => Interest::of(reads || stream.blocked, false),
+            // Room shows as octets do, by the bell. What is leased rings none, so that nothing needs to be changed.
+            true => Interest::of(reads || stream.blocked || stream.rings_alone(leased), false),
         };
         if interest != stream.interest {
             stream.interest = interest;
@@ -39,7 +40,7 @@ impl Qp {
                 .change_source(&*stream.carrier, stream.token, interest);
         }
         if stream.shares {
-            self.follow_bell(stream, reads, engine);
+            self.follow_bell(stream, reads, leased, engine);
         }
         let counters = inner.machine.counters();
         let counted = Counted {

@@ -1,12 +1,15 @@
 //! How nobody sleeps over a stream that goes through shared memory: its bell is armed, or whoever polls looks at it.
+//! The other end's bell is rung behind the pass (decision 0055).
 
 use std::sync::Weak;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
+
 use super::following::wants_octets;
 use super::stream::Stream;
-use super::Qp;
-use crate::carrier::Rings;
+use super::{Inner, Qp};
+use crate::carrier::{Bell, Rings};
 use crate::engine::Engine;
 use crate::progress::{Looked, Member, Served};
 
@@ -21,6 +24,17 @@ impl Stream {
         self.shares && self.blocked && !reads && !self.carrier.rings().is_some_and(bells_show)
     }
 
+    /// A thread that polls has a lease of it, and nothing of the other end comes by the connection any more but bells.
+    pub(super) fn rings_alone(&self, leased: bool) -> bool {
+        leased && (self.carrier.rings()).is_some_and(|rings| rings.has_read_connection())
+    }
+
+    /// Whether something was sent by a ring since the last pass ended. The other end's bell is still to be rung.
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        self.shares && self.octets_out != self.counted.octets_out
+    }
+
     /// A timer shows room in a ring, where nothing else does.
     pub(super) fn look_for_room_later(&mut self, engine: &Engine) {
         if self.room_looked_for_at.is_none() {
@@ -33,10 +47,21 @@ impl Stream {
 
 impl Qp {
     /// A pass is over: the next octets, or room, are looked for by whoever polls, or ring the bell.
-    pub(super) fn follow_bell(&self, stream: &mut Stream, octets: bool, engine: &Engine) {
+    pub(super) fn follow_bell(
+        &self,
+        stream: &mut Stream,
+        octets: bool,
+        leased: bool,
+        engine: &Engine,
+    ) {
         let Some(rings) = stream.carrier.rings() else {
             return;
         };
+        if leased && !stream.blocked {
+            // The thread that has the lease looks. Who rang would wake another one, which would wait for the lock.
+            rings.disarm();
+            return;
+        }
         if stream.listed || rings.is_armed(octets, stream.blocked) {
             return;
         }
@@ -80,4 +105,25 @@ impl Qp {
             false => Served::Quiet,
         })
     }
+}
+
+/// Lets go of the queue pair, and rings the other end's bell if it is armed (decision 0055).
+pub(super) fn ring_without_lock(guard: MutexGuard<'_, Inner>) {
+    let bell = bell_of_other(&guard);
+    drop(guard);
+    if let Some(bell) = bell {
+        bell.ring();
+    }
+}
+
+/// Rings the other end's bell if it is armed, under the lock.
+pub(super) fn ring(inner: &Inner) {
+    if let Some(bell) = bell_of_other(inner) {
+        bell.ring();
+    }
+}
+
+fn bell_of_other(inner: &Inner) -> Option<Bell> {
+    let stream = inner.stream.as_ref().filter(|stream| stream.shares)?;
+    stream.carrier.rings()?.take_bell()
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use parking_lot::MutexGuard;
 use weft_verbs::qp::{Close, Ending, Qp as QpMachine, QpEvent, LINGER};
 
-use super::exit::LOCK_TIME_MAX;
 use super::lease::end_with_stream;
-use super::stream::StreamEnd;
+use super::rings::{ring, ring_without_lock};
+use super::stream::{Stream, StreamEnd};
 use super::{Inner, Qp};
 use crate::context::{AsyncEvent, AsyncObject};
 use crate::engine::Engine;
@@ -133,7 +133,7 @@ impl Qp {
 
     /// Sends what is due. A full socket is tried again when the epoll set says so, and what is posted gathers.
     #[inline]
-    fn transmit(&self, inner: &mut Inner, engine: &Engine) -> Option<StreamEnd> {
+    pub(super) fn transmit(&self, inner: &mut Inner, engine: &Engine) -> Option<StreamEnd> {
         inner.stream.as_ref().filter(|s| !s.blocked)?;
         self.transmit_all(inner, engine)
     }
@@ -144,13 +144,6 @@ impl Qp {
         let stream = inner.stream.as_mut()?;
         let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
         stream.transmit(&mut inner.machine, &mut host)
-    }
-
-    /// The process exits: what is due leaves, and nobody is told what follows from it.
-    pub(super) fn send_last(&self, engine: &Engine) {
-        if let Some(mut inner) = self.inner.try_lock_for(LOCK_TIME_MAX) {
-            let _ = self.transmit(&mut inner, engine);
-        }
     }
 
     /// Runs `act` as a pass of its own and sends what follows from it.
@@ -169,15 +162,49 @@ impl Qp {
         result
     }
 
-    /// Ends a pass: publishes completions, follows the stream's state, tells who is above.
+    /// Ends a pass, lets go of the queue pair, and tells whom it concerns.
     pub(super) fn finish(
         &self,
         mut guard: MutexGuard<'_, Inner>,
         end: Option<StreamEnd>,
         engine: &Engine,
     ) {
-        let mut notices = Notices::default();
         let inner = &mut *guard;
+        let announces = inner.stream.as_ref().is_some_and(Stream::has_news);
+        let notices = self.end_pass(inner, end, engine);
+        if !notices.first_fpdu && !notices.ended {
+            if announces {
+                ring_without_lock(guard);
+            }
+            return;
+        }
+        if announces {
+            ring(inner);
+        }
+        let owner = match notices.ended {
+            true => inner.owner.take(),
+            false => inner.owner.clone(),
+        };
+        let supplier = inner.supplier.clone().filter(|_| notices.ended);
+        // Both may call back.
+        drop(guard);
+        if let Some(owner) = owner {
+            if notices.first_fpdu {
+                owner.on_first_fpdu();
+            }
+            if notices.ended {
+                owner.on_stream_ended(notices.was_up);
+            }
+        }
+        if let Some(supplier) = supplier {
+            supplier.on_stream_ended();
+        }
+    }
+
+    /// Publishes completions and follows the stream's state.
+    #[inline]
+    fn end_pass(&self, inner: &mut Inner, end: Option<StreamEnd>, engine: &Engine) -> Notices {
+        let mut notices = Notices::default();
         let refused = inner.machine.counters().refused_accesses;
         if let Some(stream) = inner
             .stream
@@ -208,27 +235,7 @@ impl Qp {
         if !inner.results.is_empty() || inner.results.invalidated {
             self.publish(inner, engine);
         }
-        if !notices.first_fpdu && !notices.ended {
-            return;
-        }
-        let owner = match notices.ended {
-            true => inner.owner.take(),
-            false => inner.owner.clone(),
-        };
-        let supplier = inner.supplier.clone().filter(|_| notices.ended);
-        // Both may call back.
-        drop(guard);
-        if let Some(owner) = owner {
-            if notices.first_fpdu {
-                owner.on_first_fpdu();
-            }
-            if notices.ended {
-                owner.on_stream_ended(notices.was_up);
-            }
-        }
-        if let Some(supplier) = supplier {
-            supplier.on_stream_ended();
-        }
+        notices
     }
 
     fn end_stream(
@@ -320,6 +327,7 @@ impl Qp {
         if inner.machine.delays_acknowledgement() {
             // Where that fails the stream ends anyway.
             let _ = self.transmit_all(inner, engine);
+            ring(inner);
         }
     }
 

@@ -11,6 +11,7 @@
 pub(crate) mod protocol;
 #[cfg(test)]
 mod protocol_tests;
+mod rings;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -23,12 +24,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weft_os::rings::{RingsToShare, SharedRings, AREA_OCTETS};
+use weft_os::rings::{SharedRings, AREA_OCTETS};
 use weft_settings::transport::Policy;
 
 use super::{Carrier, Gather, Interest, Readiness, Rings, Scatter, Source, Transfer};
-use protocol::{End, FINISHED, FOR_OCTETS, FOR_ROOM, GONE, RESET};
-use shared::{Shared, ACCEPTED, OFFER, OFFERED, SWITCHED, WITHDRAWN, WITH_CRC};
+use protocol::{End, FINISHED, GONE, RESET};
+use shared::{Shared, ACCEPTED, OFFERED, SWITCHED, WITHDRAWN};
 use transfer::State;
 
 const BELL: [u8; 1] = [0];
@@ -39,10 +40,6 @@ pub struct SameHost {
     connection: Box<dyn Carrier>,
     shared: OnceCell<Shared>,
     state: RefCell<State>,
-}
-
-fn for_what(octets: bool, room: bool) -> u64 {
-    u64::from(octets) * FOR_OCTETS + u64::from(room) * FOR_ROOM
 }
 
 impl SameHost {
@@ -62,6 +59,7 @@ impl SameHost {
                 over: None,
                 unheard: false,
                 aborts: false,
+                bell_due: false,
             }),
         }
     }
@@ -106,104 +104,6 @@ impl SameHost {
             // A connection without room for an octet has others, which wake the other end as well.
             let _ = self.connection.send(&BELL);
         }
-    }
-}
-
-impl Rings for SameHost {
-    fn offer(&self, wants_crc: bool) -> io::Result<RingsToShare> {
-        let (rings, to_share) = SharedRings::create()?;
-        let shared = self.share(rings, 0, wants_crc)?;
-        // It learns by a bell that the other end took them.
-        shared.own().bell.store(FOR_OCTETS, Ordering::SeqCst);
-        Ok(to_share)
-    }
-
-    fn accept(&self, rings: SharedRings, wants_crc: bool) -> io::Result<bool> {
-        if self.shared.get().is_some() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let word = ACCEPTED | if wants_crc { WITH_CRC } else { 0 };
-        let order = Ordering::SeqCst;
-        let taken = rings.words()[OFFER].compare_exchange(OFFERED, word, order, order);
-        if taken.is_err() {
-            return Ok(false);
-        }
-        let shared = self.share(rings, 1, wants_crc)?;
-        let mut state = self.state.borrow_mut();
-        self.begin(shared, &mut state);
-        state.reads_ring = true;
-        self.ring(protocol::say(shared.own(), shared.other(), 0));
-        Ok(true)
-    }
-
-    fn shared(&self) -> Option<bool> {
-        let (shared, mut state) = self.in_use()?;
-        if shared.is_foreign() || !Self::is_accepted(shared) {
-            return None;
-        }
-        self.begin(shared, &mut state);
-        state.reads_ring = true;
-        let word = shared.offer_word().load(Ordering::SeqCst);
-        Some(shared.wants_crc || word & WITH_CRC != 0)
-    }
-
-    #[inline]
-    fn note_ready(&self) {
-        self.state.borrow_mut().look = true;
-    }
-
-    #[inline]
-    fn has_arrived(&self, octets: bool, room: bool) -> bool {
-        let Some((shared, mut state)) = self.in_use() else {
-            return false;
-        };
-        if shared.is_foreign() {
-            return false;
-        }
-        let other = shared.other();
-        // A lie is found by whoever reads or writes next.
-        let readable = octets
-            && !state.awaits_connection(shared)
-            && (state.end.available(other) != Ok(0) || other.state.load(Ordering::Relaxed) != 0);
-        readable || room && Self::has_room_now(shared, &mut state)
-    }
-
-    fn has_room(&self) -> bool {
-        let Some((shared, mut state)) = self.in_use() else {
-            return false;
-        };
-        if shared.is_foreign() || !state.sends_by_ring {
-            return false;
-        }
-        if state.look && state.connection_read && state.over.is_none() {
-            self.take_bells(&mut state);
-        }
-        Self::has_room_now(shared, &mut state)
-    }
-
-    fn has_read_connection(&self) -> bool {
-        self.state.borrow().connection_read
-    }
-
-    #[inline]
-    fn is_armed(&self, octets: bool, room: bool) -> bool {
-        let for_what = for_what(octets, room);
-        self.shared
-            .get()
-            .is_none_or(|shared| shared.is_foreign() || End::is_armed(shared.own(), for_what))
-    }
-
-    fn arm(&self, octets: bool, room: bool) -> bool {
-        let Some((shared, mut state)) = self.in_use() else {
-            return true;
-        };
-        if shared.is_foreign() {
-            return true;
-        }
-        // What stands in the ring behind octets of the connection is no reason to stay awake, and no bell is armed over
-        // it: what comes by the connection begins a pass.
-        let for_what = for_what(octets && !state.awaits_connection(shared), room);
-        state.end.arm(shared.own(), shared.other(), for_what)
     }
 }
 

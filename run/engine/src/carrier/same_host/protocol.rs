@@ -169,6 +169,13 @@ impl End {
         sleeps
     }
 
+    /// This end looks by itself from now on. A ring may be on its way all the same.
+    pub(crate) fn disarm(own: Side<'_>) {
+        if own.bell.load(Ordering::Relaxed) != 0 {
+            own.bell.store(0, Ordering::SeqCst);
+        }
+    }
+
     /// Whether this end's bell is armed for all of that. Where it was and is not any more, a ring is there or on its
     /// way.
     #[inline]

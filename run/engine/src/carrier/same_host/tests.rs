@@ -7,20 +7,26 @@ use weft_os::net::SocketOptions;
 use super::shared::STATE;
 use super::*;
 use crate::carrier::memory::Memory;
+use crate::carrier::tcp::KernelTcp;
 use crate::carrier::Network;
 
 /// Two ends of a connection that share memory, one of which has sent `before` octets by the connection.
 fn ends(before: usize) -> (SameHost, SameHost) {
-    let network = Memory::default();
+    ends_over(&Memory::default(), before)
+}
+
+fn ends_over(network: &dyn Network, before: usize) -> (SameHost, SameHost) {
     let options = SocketOptions::default();
-    let bound = network
-        .bind("127.0.0.1:7".parse().unwrap(), &options)
-        .unwrap();
+    let bound = network.bind(([127, 0, 0, 1], 0).into(), &options).unwrap();
+    let address = bound.local_addr();
     let listener = bound.listen(1).unwrap();
-    let one = network
-        .connect("127.0.0.1:7".parse().unwrap(), &options)
-        .unwrap();
-    let (other, _) = listener.accept().unwrap().unwrap();
+    let one = network.connect(address, &options).unwrap();
+    let (other, _) = loop {
+        if let Some(accepted) = listener.accept().unwrap() {
+            break accepted;
+        }
+        std::thread::yield_now();
+    };
     let (one, other) = (SameHost::over(one, 0), SameHost::over(other, 0));
     if before > 0 {
         assert!(matches!(one.send(&vec![1; before]), Transfer::Octets(sent) if sent == before));
@@ -55,6 +61,53 @@ fn who_awaits_octets_of_the_connection_sleeps_beside_those_of_the_ring() {
     assert!(!other.arm(true, false), "seven octets are there");
     assert_eq!(received(&other), 7);
     assert!(other.arm(true, false) && other.is_armed(true, false));
+}
+
+/// What the other end's connection has within that time.
+fn rings(of: &SameHost, within: Duration) -> usize {
+    let end = std::time::Instant::now() + within;
+    loop {
+        match of.connection.recv(&mut [0; 64]) {
+            Transfer::Octets(octets) => return octets,
+            _ if std::time::Instant::now() >= end => return 0,
+            _ => std::thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn what_is_short_is_announced_by_who_takes_the_bell() {
+    let (soon, late) = (Duration::from_millis(20), Duration::from_secs(20));
+    let (one, other) = ends_over(&KernelTcp, 0);
+    assert!(one.take_bell().is_none(), "nothing was sent");
+    while rings(&other, soon) > 0 {}
+
+    assert!(other.arm(true, false));
+    assert!(matches!(one.send(&[2; 7]), Transfer::Octets(7)));
+    assert_eq!(rings(&other, soon), 0, "it waits");
+    let bell = one.take_bell().expect("it is due");
+    assert!(one.take_bell().is_none(), "once");
+    bell.ring();
+    assert_eq!(rings(&other, late), 1);
+    assert_eq!(received(&other), 7);
+
+    assert!(other.arm(true, false));
+    let long = vec![3; 40_000];
+    assert!(matches!(one.send(&long), Transfer::Octets(40_000)));
+    assert_eq!(rings(&other, late), 1, "what is long is announced at once");
+    assert!(one.take_bell().is_none());
+}
+
+/// A connection that has no bell for who has no lock is rung by under it.
+#[test]
+fn a_bell_that_cannot_be_taken_along_is_rung() {
+    let (one, other) = ends(0);
+    while rings(&other, Duration::ZERO) > 0 {}
+    assert!(other.arm(true, false));
+    assert!(matches!(one.send(&[2; 7]), Transfer::Octets(7)));
+    assert_eq!(rings(&other, Duration::ZERO), 0);
+    assert!(one.take_bell().is_none());
+    assert_eq!(rings(&other, Duration::from_secs(20)), 1);
 }
 
 /// The other end says that more went by the connection than did: whoever believes it sleeps, and does not spin.

@@ -39,6 +39,8 @@ pub(super) struct State {
     /// Octets were sent to an end that was closed.
     pub(super) unheard: bool,
     pub(super) aborts: bool,
+    /// What was sent is to be announced by whoever takes the bell.
+    pub(super) bell_due: bool,
 }
 
 /// How the connection came to its end.
@@ -250,8 +252,12 @@ impl SameHost {
                 return failed(EFAULT);
             }
             let rings = state.end.publish(own, other, now);
-            self.ring(rings);
             put += now;
+            // Of what is long the other end copies one part while this one puts the next.
+            match octets > CHUNK_OCTETS {
+                true => self.ring(rings),
+                false => state.bell_due |= rings,
+            }
         }
         match put {
             0 if octets > 0 => Transfer::WouldBlock,
