@@ -26,13 +26,14 @@ impl Stream {
 
     /// A thread that polls has a lease of it, and nothing of the other end comes by the connection any more but bells.
     pub(super) fn rings_alone(&self, leased: bool) -> bool {
-        leased && (self.carrier.rings()).is_some_and(|rings| rings.has_read_connection())
+        let bells_alone = |rings: &dyn Rings| rings.has_read_connection();
+        leased && self.carrier.rings().is_some_and(bells_alone)
     }
 
-    /// Whether something was sent by a ring since the last pass ended. The other end's bell is still to be rung.
+    /// Octets that were sent before this pass: what came after them the other end may not know of yet.
     #[inline]
-    pub(super) fn has_news(&self) -> bool {
-        self.shares && self.octets_out != self.counted.octets_out
+    pub(super) fn announced(&self) -> u64 {
+        self.counted.octets_out
     }
 
     /// A timer shows room in a ring, where nothing else does.

@@ -170,8 +170,10 @@ impl Qp {
         engine: &Engine,
     ) {
         let inner = &mut *guard;
-        let announces = inner.stream.as_ref().is_some_and(Stream::has_news);
+        let announced = inner.stream.as_ref().map_or(0, Stream::announced);
         let notices = self.end_pass(inner, end, engine);
+        let sent_more = |stream: &Stream| stream.shares && stream.octets_out != announced;
+        let announces = inner.stream.as_ref().is_some_and(sent_more);
         if !notices.first_fpdu && !notices.ended {
             if announces {
                 ring_without_lock(guard);
