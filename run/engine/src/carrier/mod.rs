@@ -165,7 +165,7 @@ pub trait Carrier: Source + Any {
         Err(io::Error::from_raw_os_error(EOPNOTSUPP))
     }
 
-    /// What sends an octet by it for whoever has no lock that keeps it open, where there is such a thing.
+    /// A handle that sends single octets on it, and keeps it open meanwhile: for callers that have let go of the lock.
     fn bell(&self) -> Option<Bell> {
         None
     }
@@ -210,8 +210,9 @@ pub trait Rings {
     /// then on is a bell, or the end.
     fn has_read_connection(&self) -> bool;
 
-    /// The bell of the other end, if it is to be rung. What is short is not announced as it is sent: whoever sends
-    /// takes the bell along, and rings it when it has let go of its lock (decision 0055).
+    /// The bell of the other end, if it is still to be rung. What is short is not announced as it is sent: whoever
+    /// sends takes the bell along, and rings it when it has let go of its lock (decision 0055). A connection without
+    /// such a handle ([`Carrier::bell`]) is rung by in here.
     fn take_bell(&self) -> Option<Bell>;
 
     /// Whether the bell is armed for that.
