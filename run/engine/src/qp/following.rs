@@ -20,7 +20,9 @@ impl Qp {
         let Some(stream) = &mut inner.stream else {
             return;
         };
-        inner.leased.is_leased &= inner.machine.awaits_acknowledgement();
+        if !inner.machine.awaits_acknowledgement() {
+            inner.leased.note_acknowledged();
+        }
         follow_network(&mut inner.leased, &*stream.carrier, engine);
         let reads = wants_octets(&inner.machine, &inner.leased, stream);
         let leased = inner.leased.is_leased;

@@ -10,9 +10,13 @@ use crate::progress::Token;
 
 /// How often the service thread looks whether there still is somebody who polls.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// So many leases in a row have to end with the acknowledgement before the next one begins with the post. Twice as many
+/// after each one that began so and was not polled for: what the peer sends then waits for the service thread's look.
+const KEPT_MIN: u32 = 8;
+const KEPT_MAX: u32 = 4096;
 
 /// Whether one stream is leased to a thread that polls.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Leased {
     pub(super) is_leased: bool,
     /// What runs the stream's network is leased along.
@@ -21,12 +25,58 @@ pub(super) struct Leased {
     polls: u64,
     /// When the service thread looks next.
     look_at: Option<Duration>,
+    /// Leases in a row that ended with the acknowledgement.
+    kept: u32,
+    /// How many have to, for the next one to begin with the post.
+    needed: u32,
+    /// It began with the post: nobody has polled for it yet.
+    is_expected: bool,
+}
+
+impl Default for Leased {
+    fn default() -> Leased {
+        Leased {
+            is_leased: false,
+            has_network: false,
+            polls: 0,
+            look_at: None,
+            kept: 0,
+            needed: KEPT_MIN,
+            is_expected: false,
+        }
+    }
 }
 
 impl Leased {
+    /// The acknowledgement is there: the thread that polled for it goes on to something else.
+    #[inline]
+    pub(super) fn note_acknowledged(&mut self) {
+        if self.is_leased {
+            self.is_leased = false;
+            self.kept = (self.kept + 1).min(KEPT_MAX);
+        }
+    }
+
+    /// Nobody polls for the acknowledgement any more.
+    fn end(&mut self) {
+        if self.is_leased && self.is_expected {
+            self.needed = (self.needed * 2).min(KEPT_MAX);
+        }
+        self.is_leased = false;
+        self.kept = 0;
+    }
+
+    /// Whether the program polled for the acknowledgement so often in a row that it is expected to do so again.
+    #[inline]
+    fn expects_polls(&self) -> bool {
+        self.kept >= self.needed && !self.is_leased
+    }
+
     fn look_later(&mut self, engine: &Engine, token: Token) {
-        self.polls = engine.progress.polls.empty();
+        // A look that an earlier lease asked for is soon enough, and goes by what was polled since then: this lease may
+        // have begun a moment before it.
         if self.look_at.is_none() {
+            self.polls = engine.progress.polls.empty();
             let at = engine.now() + LOOK_EVERY;
             self.look_at = Some(at);
             engine.progress.add_timer(at, token);
@@ -65,14 +115,38 @@ impl Qp {
             return;
         }
         inner.leased.is_leased = true;
+        inner.leased.is_expected = false;
         inner.leased.look_later(engine, stream.token);
         self.follow_stream(inner, engine);
+    }
+
+    /// The program has posted, and polled for the acknowledgement every time lately: the lease begins at once. Until it
+    /// has polled often enough to show that it does so again, the acknowledgement may be here, and with it what the
+    /// peer wrote in answer; that would wake the service thread for what the program is about to read.
+    #[inline]
+    pub(super) fn lease_as_before(&self, inner: &mut Inner, engine: &Engine) {
+        if inner.leased.expects_polls() {
+            self.lease_with_post(inner, engine);
+        }
+    }
+
+    fn lease_with_post(&self, inner: &mut Inner, engine: &Engine) {
+        let Some(stream) = &inner.stream else {
+            return;
+        };
+        let waits = inner.machine.awaits_acknowledgement() && inner.machine.sends_one_at_a_time();
+        // The last lease was of this stream, and nothing else has come of it since.
+        if waits && engine.progress.leases(self) {
+            inner.leased.is_leased = true;
+            inner.leased.is_expected = true;
+            inner.leased.look_later(engine, stream.token);
+        }
     }
 
     /// The epoll set waits for everything again.
     pub(super) fn give_lease_back(&self) {
         let mut inner = self.inner.lock();
-        inner.leased.is_leased = false;
+        inner.leased.end();
         self.follow_stream(&mut inner, self.pd.engine());
     }
 
@@ -90,10 +164,59 @@ impl Qp {
             return;
         }
         if leased.polls == engine.progress.polls.empty() {
-            leased.is_leased = false;
+            leased.end();
             self.follow_stream(inner, engine);
         } else {
             leased.look_later(engine, stream.token);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many leases that end with the acknowledgement.
+    fn keep(leased: &mut Leased, times: u32) {
+        for _ in 0..times {
+            leased.is_leased = true;
+            leased.note_acknowledged();
+        }
+    }
+
+    #[test]
+    fn a_lease_begins_with_the_post_once_enough_were_kept_in_a_row() {
+        let mut leased = Leased::default();
+        keep(&mut leased, KEPT_MIN - 1);
+        assert!(!leased.expects_polls());
+        leased.note_acknowledged();
+        assert!(
+            !leased.expects_polls(),
+            "an acknowledgement without a lease"
+        );
+        keep(&mut leased, 1);
+        assert!(leased.expects_polls());
+        leased.is_leased = true;
+        leased.end();
+        keep(&mut leased, KEPT_MIN - 1);
+        assert!(!leased.expects_polls(), "one was given back");
+        keep(&mut leased, 1);
+        assert!(leased.expects_polls(), "it had been polled for");
+    }
+
+    #[test]
+    fn each_one_that_nobody_polls_for_doubles_what_is_needed() {
+        let mut leased = Leased::default();
+        let mut needed = KEPT_MIN;
+        while needed < 4 * KEPT_MAX {
+            keep(&mut leased, needed.min(KEPT_MAX) - 1);
+            assert!(!leased.expects_polls());
+            keep(&mut leased, 1);
+            assert!(leased.expects_polls());
+            leased.is_leased = true;
+            leased.is_expected = true;
+            leased.end();
+            needed *= 2;
         }
     }
 }

@@ -128,6 +128,7 @@ impl Qp {
                 supplier.on_sends_waiting();
             }
         }
+        self.lease_as_before(inner, engine);
         self.finish(guard, end, engine);
     }
 
