@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use weft_os::signals;
 
 use crate::error::Error;
-use crate::progress::{Lead, Progress};
+use crate::progress::{Lead, Progress, ShortWaits};
 use crate::sync::{EventCounter, Mutex};
 
 #[derive(Debug)]
@@ -24,6 +24,8 @@ struct Queue<T> {
     events: VecDeque<Entry<T>>,
     /// A thread serves the connections on behalf of this channel and looks here by itself.
     served: bool,
+    /// The waits of such threads.
+    waits: ShortWaits,
 }
 
 #[derive(Debug)]
@@ -40,6 +42,7 @@ impl<T> Channel<T> {
             queue: Mutex::new(Queue {
                 events: VecDeque::new(),
                 served: false,
+                waits: ShortWaits::default(),
             }),
         })
     }
@@ -104,15 +107,19 @@ impl<T> Channel<T> {
                 return Err(Error::WouldBlock);
             }
             match progress.lead() {
-                Some(lead) => return self.serve(&lead),
+                Some(lead) => return self.serve(&lead, progress),
                 None => self.wait_on_descriptor()?,
             }
         }
     }
 
     /// Serves the connections until this channel has an event.
-    fn serve(&self, lead: &Lead<'_>) -> Result<T, Error> {
-        self.queue.lock().served = true;
+    fn serve(&self, lead: &Lead<'_>, progress: &Progress) -> Result<T, Error> {
+        let wait = {
+            let mut queue = self.queue.lock();
+            queue.served = true;
+            queue.waits.begin(progress.now(), progress.busy_poll())
+        };
         let outcome = loop {
             if let Some(event) = self.take() {
                 break Ok(event);
@@ -123,7 +130,7 @@ impl<T> Channel<T> {
                 // That may have made an event.
                 continue;
             }
-            match lead.serve_once() {
+            match lead.serve_once(wait.looks_until()) {
                 // The queue's lock may be held for good.
                 Err(Error::Forked) => return Err(Error::Forked),
                 Err(Error::Interrupted) if signals::restart_after_interrupt() => {}
@@ -133,6 +140,7 @@ impl<T> Channel<T> {
         };
         let mut queue = self.queue.lock();
         queue.served = false;
+        queue.waits.end(wait, progress.now());
         for entry in queue.events.iter_mut().filter(|e| !e.counted) {
             entry.counted = true;
             self.counter.add();

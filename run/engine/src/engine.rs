@@ -128,7 +128,12 @@ impl Engine {
         let (clock, stats) = (Clock::start(), Arc::new(Stats::new(settings.stat)));
         let engine = Arc::new(Engine {
             regions: RwLock::new(Regions::default()),
-            progress: Progress::new(settings.serve_tick, clock, stats.clone())?,
+            progress: Progress::new(
+                settings.serve_tick,
+                settings.busy_poll,
+                clock,
+                stats.clone(),
+            )?,
             numbers: Numbers::new(network.clone(), settings.socket_buffer.unwrap_or(0)),
             network,
             refusals: Refusals::new(settings.refused_access_limit, stats.clone(), clock),

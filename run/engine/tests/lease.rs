@@ -1,6 +1,5 @@
 //! A program that polls for the acknowledgement of each Write, and then does not.
 
-#[allow(dead_code, reason = "other tests use all of it")]
 #[path = "peers/by_number.rs"]
 mod by_number;
 

@@ -101,6 +101,8 @@ pub struct Settings {
     pub stat: bool,
     /// How often the serving thread looks at connections nobody polls.
     pub serve_tick: Duration,
+    /// How long a thread that waits for an event looks for it before it sleeps.
+    pub busy_poll: Duration,
     /// Octets for each kernel socket buffer; `None` leaves the kernel's autotuning on.
     pub socket_buffer: Option<usize>,
     /// Which UDP sockets get segmentation offload.
@@ -147,6 +149,7 @@ impl Default for Settings {
             same_host_crc: false,
             stat: true,
             serve_tick: Duration::from_micros(200),
+            busy_poll: Duration::from_micros(50),
             socket_buffer: None,
             udp: DatagramRules::parse(table::UDP_DEFAULT).unwrap_or_default(),
             udp_hold: Duration::from_micros(200),

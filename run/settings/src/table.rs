@@ -333,6 +333,21 @@ pub const SETTINGS: &[Setting] = &[
               the program has stopped polling. Smaller answers sooner and costs more wake-ups.",
     },
     Setting {
+        name: "busy-poll-us",
+        env: "WEFT_BUSY_POLL_US",
+        key: "run.busy-poll-us",
+        kind: Kind::Integer {
+            min: 0,
+            max: 1000,
+            unit: "microseconds",
+            set: |settings, us| settings.busy_poll = Duration::from_micros(us),
+        },
+        default: "50",
+        doc: "How long a thread that waits for an event (`ibv_get_cq_event`, `rdma_get_cm_event`) \
+              looks for it before it sleeps, where the events before came that soon. 0: it sleeps \
+              at once, and each event costs a wake-up.",
+    },
+    Setting {
         name: "socket-buffer",
         env: "WEFT_SOCKET_BUFFER",
         key: "run.socket-buffer",

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use super::{polling, Progress};
+use super::member::Served;
+use super::serving::SWEEP_EVERY_LOOKS;
+use super::{giving_way, polling, Progress};
 use crate::error::Error;
 
 thread_local! {
@@ -50,6 +52,39 @@ impl Progress {
         }
         Ok(false)
     }
+
+    /// Looks for something to serve until then, and serves it. Gives whether anything came, as `wait_busily` does.
+    fn look_until(&self, until: Duration) -> Result<bool, Error> {
+        for look in 0u32.. {
+            // What shows without a system call is looked at every time, the set only now and then where there is such.
+            let mut served = false;
+            let any = self.look_at_silent(|member, what| {
+                served = true;
+                if what == Served::Active {
+                    self.note_active(&member);
+                }
+            });
+            if served {
+                return Ok(true);
+            }
+            if !any || look.is_multiple_of(SWEEP_EVERY_LOOKS) {
+                let swept = self.serve_ready(Some(Duration::ZERO))?;
+                if swept.woken || swept.any {
+                    return Ok(!swept.woken);
+                }
+            }
+            if self.clock.now() >= until {
+                break;
+            }
+            // A handler of a signal that forks returns here in the child too.
+            if self.is_foreign() {
+                return Err(Error::forked());
+            }
+            // The peer may need this very core for its answer.
+            giving_way::look();
+        }
+        Ok(false)
+    }
 }
 
 impl Lead<'_> {
@@ -58,13 +93,18 @@ impl Lead<'_> {
         self.progress.flush_deferred()
     }
 
-    /// Waits for something to serve, and serves it.
+    /// Waits for something to serve, and serves it. Looks for it until `looks_until` (engine time) before it sleeps.
     ///
     /// # Errors
     /// [`Error::Interrupted`] by a signal; [`Error::Forked`] in a child that a signal's handler made.
-    pub(crate) fn serve_once(&self) -> Result<(), Error> {
+    pub(crate) fn serve_once(&self, looks_until: Option<Duration>) -> Result<(), Error> {
         if self.progress.wait_busily()? {
             return Ok(());
+        }
+        if let Some(until) = looks_until {
+            if self.progress.look_until(until)? {
+                return Ok(());
+            }
         }
         match self.progress.wakeups.lead_once(self.progress) {
             // A handler of a signal that forks returns here in the child too.

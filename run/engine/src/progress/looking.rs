@@ -38,8 +38,9 @@ impl Progress {
         asleep
     }
 
-    /// Looks at the members that nobody wakes this process for, and calls `each` for those that were served.
-    pub(super) fn look_at_silent(&self, mut each: impl FnMut(Arc<dyn Member>, Served)) {
+    /// Looks at the members that nobody wakes this process for, and calls `each` for those that were served. Gives
+    /// whether there are any.
+    pub(super) fn look_at_silent(&self, mut each: impl FnMut(Arc<dyn Member>, Served)) -> bool {
         let mut place = 0;
         while let Some((entry, listed)) = self.silent.at(place) {
             place += 1;
@@ -60,5 +61,6 @@ impl Progress {
                 each(member, served);
             }
         }
+        place > 0
     }
 }

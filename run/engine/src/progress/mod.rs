@@ -26,6 +26,7 @@ pub(crate) mod polling;
 mod ready;
 mod service;
 mod serving;
+mod short_waits;
 mod silent;
 #[cfg(test)]
 mod silent_tests;
@@ -61,6 +62,7 @@ use polling::Polls;
 use ready::ReadyList;
 pub use ready::{Readiness, Source};
 pub(crate) use service::start_service;
+pub(crate) use short_waits::ShortWaits;
 use silent::Silent;
 use timers::Timers;
 use wakeups::{Mode, Wakeups};
@@ -100,14 +102,22 @@ pub(crate) struct Progress {
     timers: Timers,
     service: OnceLock<Thread>,
     tick: Duration,
+    /// How long a lead looks for an event before it sleeps, where the ones before came that soon.
+    busy_poll: Duration,
 }
 
 impl Progress {
-    /// For the calling process. `tick` is how long the service thread leaves a program alone that serves itself.
+    /// For the calling process. `tick` is how long the service thread leaves a program alone that serves itself,
+    /// `busy_poll` how long a lead looks for an event before it sleeps.
     ///
     /// # Errors
     /// No descriptors are left.
-    pub(crate) fn new(tick: Duration, clock: Clock, stats: Arc<Stats>) -> Result<Progress, Error> {
+    pub(crate) fn new(
+        tick: Duration,
+        busy_poll: Duration,
+        clock: Clock,
+        stats: Arc<Stats>,
+    ) -> Result<Progress, Error> {
         let epoll = Epoll::new()?;
         let waker = Arc::new(Waker::new()?);
         epoll.add(&*waker, WAKER, Interest::Read)?;
@@ -133,6 +143,7 @@ impl Progress {
             timers: Timers::default(),
             service: OnceLock::new(),
             tick,
+            busy_poll,
         })
     }
 
@@ -141,6 +152,16 @@ impl Progress {
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
         self.generation.is_over()
+    }
+
+    /// Engine time.
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    /// How long a lead looks for an event before it sleeps.
+    pub(crate) fn busy_poll(&self) -> Duration {
+        self.busy_poll
     }
 
     // --- members

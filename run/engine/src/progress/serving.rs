@@ -15,7 +15,7 @@ use super::{Progress, WAKER};
 use crate::error::Error;
 
 /// A poller that reads the member which was active last sweeps the whole set on every so many looks.
-const SWEEP_EVERY_LOOKS: u32 = 16;
+pub(super) const SWEEP_EVERY_LOOKS: u32 = 16;
 /// Members that a sweep without waiting serves at most. Who polls has the first messages sooner, answers them while
 /// their connections are still in the core's cache, and is back within a tick.
 const SWEEP_MEMBERS_MAX: usize = 8;
