@@ -11,8 +11,8 @@
 //! What a device receives for connections without a descriptor wakes the set, too. So the device is leased along with
 //! the connection: the poller runs it, and what it brings for other connections makes these ready.
 //!
-//! Who polled for it many times in a row is expected to do so for the next: that lease begins with the post, or what the
-//! peer writes in answer would wake the service thread before the first poll.
+//! Who polled for it many times in a row is expected to do so for the next: that lease begins with the post, or what
+//! the peer writes in answer would wake the service thread before the first poll.
 //!
 //! The set waits for it again with the acknowledgement; when pollers read another member first; when the program asks
 //! for an event or waits for one; and a millisecond or two after the program has stopped to poll.

@@ -339,8 +339,8 @@ impl Progress {
         self.wakeups.note_polling(self);
     }
 
-    /// Whether pollers lease this member, and the service thread sleeps in the set: one that looks by itself is woken by
-    /// nothing.
+    /// Whether pollers lease this member, and the service thread sleeps in the set: one that looks by itself is woken
+    /// by nothing.
     pub(crate) fn leases(&self, member: &dyn Member) -> bool {
         self.lease.any() && self.wakeups.mode() == Mode::Served && self.lease.is_at(member)
     }
