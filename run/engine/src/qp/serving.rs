@@ -123,10 +123,9 @@ impl Qp {
     pub(super) fn transmit_locked(&self, mut guard: MutexGuard<'_, Inner>, engine: &Engine) {
         let inner = &mut *guard;
         let end = self.transmit(inner, engine);
-        if inner.stream.is_none() && inner.machine.has_sends_outstanding() {
-            if let Some(supplier) = &inner.supplier {
-                supplier.on_sends_waiting();
-            }
+        let waits = inner.stream.is_none() && inner.machine.has_sends_outstanding();
+        if let Some(supplier) = inner.supplier.as_ref().filter(|_| waits) {
+            supplier.on_sends_waiting();
         }
         self.lease_as_before(inner, engine);
         self.finish(guard, end, engine);
