@@ -7,7 +7,7 @@
 //! | `edge` | what every hook does: the program's memory, errno, panics |
 //! | `mine`, `socket` | whose descriptor it is; what the hooks ask of a socket of ours |
 //! | `udp`, `tcp` | the kinds of those: UDP sockets, TCP sockets |
-//! | `send`, `receive`, `wait`, `sets`, `sifted`, `limit` | data out, in, and waiting for it |
+//! | `send`, `receive`, `wait`, `looking`, `sets`, `sifted`, `limit` | data out, in, and waiting for it |
 //! | `rsockets` | the functions of rsocket(7), which are hooks by other names |
 //! | `messages` | lists of messages, received one by one |
 //! | `descriptors`, `options` | descriptors made, doubled and closed; socket options and names |
@@ -34,6 +34,7 @@ mod epoll;
 mod exec;
 mod internal;
 mod limit;
+mod looking;
 mod messages;
 mod mine;
 mod options;

@@ -12,6 +12,7 @@ use weft_sockets::stack::{Kind, Stack};
 use crate::calls;
 use crate::edge::{caught, get, put};
 use crate::limit::{time_of, Limit, SECOND_NS};
+use crate::looking::wait_looking;
 use crate::mine::known;
 use crate::sets::Sets;
 use crate::sifted::Sifted;
@@ -54,7 +55,7 @@ fn wait_well(
         }
     }
     loop {
-        let ready = wait(limit);
+        let ready = wait_looking(stack, limit, &mut wait);
         if ready <= 0 {
             return ready;
         }

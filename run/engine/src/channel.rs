@@ -7,10 +7,11 @@
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
+use weft_os::busy_poll::short_waits::ShortWaits;
 use weft_os::signals;
 
 use crate::error::Error;
-use crate::progress::{Lead, Progress, ShortWaits};
+use crate::progress::{Lead, Progress};
 use crate::sync::{EventCounter, Mutex};
 
 #[derive(Debug)]

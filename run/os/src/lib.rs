@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`as_programs`] | waiting by the C library's names, for what is measured under a sockets face |
 //! | [`beside`] | a UDP socket beside a TCP one that somebody else owns |
+//! | [`busy_poll`] | looking for a message before a thread sleeps for it |
 //! | [`claim`] | names that one process of a network namespace has |
 //! | [`descriptors`] | how many there may be, and where |
 //! | [`device`] | frames of a TCP/IP stack of our own: packet sockets and TAPs |
@@ -52,6 +53,7 @@ pub mod as_programs;
 pub mod atomic;
 mod batch;
 pub mod beside;
+pub mod busy_poll;
 pub mod claim;
 mod credentials;
 pub mod descriptors;

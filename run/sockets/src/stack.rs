@@ -1,5 +1,7 @@
 //! The sockets of one process: which kinds there are.
 
+use std::time::Duration;
+
 use weft_os::user;
 use weft_settings::Settings;
 use weft_udp_offload::Offload;
@@ -45,6 +47,8 @@ pub struct Kinds {
     pub datagrams: Datagrams,
     /// Those of TCP.
     pub streams: Streams,
+    /// See [`Stack::busy_poll`].
+    busy_poll: Duration,
 }
 
 impl kind::Kinds for Kinds {
@@ -89,11 +93,23 @@ impl Stack {
         Descriptors::over(Kinds {
             datagrams: Datagrams::new(settings.udp, busy_after, hold, offload)?,
             streams: Streams::new(settings.ddp, settings.ddp_crc, discovery, settings.stat),
+            busy_poll: settings.busy_poll,
         })
     }
 }
 
 impl Stack {
+    /// How long a thread looks for what it waits for, at most, before it sleeps (decision 0056). A program that has
+    /// confined itself may not ask for what looking takes.
+    #[inline]
+    pub fn busy_poll(&self) -> Duration {
+        let kinds = self.kinds();
+        match kinds.datagrams.is_confined() {
+            true => Duration::ZERO,
+            false => kinds.busy_poll,
+        }
+    }
+
     /// A call that has waited on this TCP socket is over, and holds it no longer.
     pub fn let_go_of_stream(&'static self, record: &'static Record) {
         self.kinds().streams.let_go(record);

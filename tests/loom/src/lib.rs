@@ -29,10 +29,6 @@ mod protocol;
 #[cfg(test)]
 mod rings;
 #[cfg(test)]
-#[allow(dead_code, reason = "here nobody looks before it sleeps")]
-#[path = "../../../run/engine/src/progress/short_waits.rs"]
-mod short_waits;
-#[cfg(test)]
 #[allow(
     dead_code,
     reason = "a member that is idle needs no second thread to show"
@@ -49,5 +45,4 @@ mod wakeups;
 #[cfg(test)]
 mod progress {
     pub(crate) use crate::engine::{Engine as Progress, Lead};
-    pub(crate) use crate::short_waits::ShortWaits;
 }

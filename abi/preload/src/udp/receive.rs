@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use libc::{mmsghdr, msghdr, size_t, ssize_t, timespec};
+use weft_os::busy_poll::short_waits::Wait;
 use weft_os::dgram::{self, NAME_LEN};
 use weft_os::parts::Receives;
 use weft_os::user::UserBuffers;
@@ -32,6 +33,13 @@ enum Waited {
     Over(isize),
     /// It is to look what is there. `is_empty`: a datagram of no octets, or the end of receiving.
     Looks { is_empty: bool },
+}
+
+impl Waited {
+    /// Whether something came.
+    fn has_come(&self) -> bool {
+        !matches!(self, Waited::Over(..0))
+    }
 }
 
 impl UdpSocket {
@@ -186,9 +194,38 @@ impl UdpSocket {
         }
     }
 
-    /// Waits for a datagram, and takes it where that is one call of the kernel's: in the first wait of a receive of the
-    /// usual kind.
+    /// Waits for a datagram: looks for it first, where it is likely to come soon.
     fn take_or_wait(
+        self,
+        ask: Ask,
+        room: Room<'_>,
+        flags: c_int,
+        beside: &Beside,
+        timeout: &mut Timeout,
+    ) -> Waited {
+        let UdpSocket { stack, record, fd } = self;
+        let sockets = self.sockets();
+        let most = stack.busy_poll();
+        let wait = caught(None, || Some(sockets.begin_wait(record, most)));
+        // One look a call: what it finds may be none of the program's, and the end of receiving shows for ever.
+        let looks = |wait: &Wait| !timeout.has_begun() && sockets.looks(record, fd, *wait);
+        let is_found = wait.is_some_and(|wait| caught(false, || looks(&wait)));
+        let waited = match is_found {
+            true => {
+                timeout.begin();
+                Waited::Looks { is_empty: false }
+            }
+            false => self.take_or_sleep(ask, room, flags, beside, timeout),
+        };
+        if let (Some(wait), true) = (wait, waited.has_come()) {
+            caught((), || sockets.end_wait(record, wait));
+        }
+        waited
+    }
+
+    /// Waits for a datagram asleep, and takes it where that is one call of the kernel's: in the first wait of a receive
+    /// of the usual kind.
+    fn take_or_sleep(
         self,
         ask: Ask,
         room: Room<'_>,

@@ -3,9 +3,11 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use weft_os::busy_poll::giving_way;
+
 use super::member::Served;
 use super::serving::SWEEP_EVERY_LOOKS;
-use super::{giving_way, polling, Progress};
+use super::{polling, Progress};
 use crate::error::Error;
 
 thread_local! {

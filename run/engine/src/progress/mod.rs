@@ -16,7 +16,6 @@
 mod busy_wait;
 mod deferred;
 mod driven;
-mod giving_way;
 mod lead;
 mod lease;
 mod looking;
@@ -26,7 +25,6 @@ pub(crate) mod polling;
 mod ready;
 mod service;
 mod serving;
-mod short_waits;
 mod silent;
 #[cfg(test)]
 mod silent_tests;
@@ -62,7 +60,6 @@ use polling::Polls;
 use ready::ReadyList;
 pub use ready::{Readiness, Source};
 pub(crate) use service::start_service;
-pub(crate) use short_waits::ShortWaits;
 use silent::Silent;
 use timers::Timers;
 use wakeups::{Mode, Wakeups};

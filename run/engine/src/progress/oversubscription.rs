@@ -11,9 +11,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use weft_os::busy_poll::giving_way;
 use weft_os::sched;
 
-use super::{giving_way, polling};
+use super::polling;
 
 /// Polls in vain in a row between two looks whether to sleep: several times what a message takes on one machine.
 const EVERY: u32 = 16;

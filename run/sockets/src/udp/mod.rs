@@ -131,7 +131,7 @@ impl Datagrams {
 
     /// Whether the program has confined itself.
     #[inline]
-    fn is_confined(&self) -> bool {
+    pub(crate) fn is_confined(&self) -> bool {
         self.confined.load(Ordering::Relaxed)
     }
 
@@ -331,3 +331,4 @@ fn is_internet(family: i32) -> bool {
 
 #[cfg(test)]
 mod tests;
+mod waits;

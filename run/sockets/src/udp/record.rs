@@ -40,6 +40,8 @@ pub struct Record {
     pub(super) port: Port,
     /// So many receives more are expected to wait, as one has found nothing.
     pub(super) waits: AtomicU32,
+    /// How its waits were lately, as [`ShortWaits::to_word`](weft_os::busy_poll::short_waits::ShortWaits) has it.
+    pub(super) short_waits: AtomicU64,
     /// The thread that has sent last.
     pub(super) sender: AtomicUsize,
     /// A receive has found nothing since one brought something.
@@ -131,6 +133,7 @@ impl Record {
             }),
             port: Port::new(),
             waits: AtomicU32::new(0),
+            short_waits: AtomicU64::new(0),
             sender: AtomicUsize::new(0),
             found_nothing: AtomicBool::new(false),
             answered: AtomicBool::new(false),
@@ -151,6 +154,7 @@ impl Record {
         self.port.begin(origin == Origin::Found, Some(among));
         self.receives.store(0, Ordering::Relaxed);
         self.waits.store(0, Ordering::Relaxed);
+        self.short_waits.store(0, Ordering::Relaxed);
         self.found_nothing.store(false, Ordering::Relaxed);
         self.answered.store(false, Ordering::Relaxed);
         if let Some(mut tx) = self.outgoing() {

@@ -35,8 +35,8 @@ thread_local! {
     static OWN: Cell<Own> = const { Cell::new(AT_FIRST) };
 }
 
-/// The calling thread has polled in vain for a while.
-pub(super) fn look() {
+/// The calling thread has looked in vain: gives way where others want its core.
+pub fn look() {
     let mut own = OWN.get();
     own.look(|| {
         let begun = Instant::now();

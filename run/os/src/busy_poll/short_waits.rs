@@ -1,20 +1,20 @@
-//! Whether a thread that is about to sleep for an event looks for it for a moment first.
+//! Whether a thread that is about to sleep for a message looks for it for a moment first.
 //!
 //! A thread that sleeps costs each message a wake-up: its own, and where the peer waits for the answer the peer's as
 //! well. On one machine that is ten times what the message takes. Looking for as long as a wake-up or two takes saves
-//! both, if the event does come so soon. That is learnt, for each channel: events that came soon to a sleeper say that
-//! the next one may be looked for, and each look in vain asks for twice as many of them. A program whose events are far
-//! apart never looks, and one whose peer shares its core hardly ever does.
+//! both, if the message does come so soon. That is learnt from the waits before: messages that came soon to a sleeper
+//! say that the next one may be looked for, and each look in vain asks for twice as many of them. A program whose
+//! messages are far apart never looks, and one whose peer shares its core hardly ever does.
 
 use std::time::Duration;
 
-/// Events in a row that have to come soon to a sleeper before the next one is looked for.
+/// Messages in a row that have to come soon to a sleeper before the next one is looked for.
 const NEEDED_MIN: u32 = 2;
 const NEEDED_MAX: u32 = 1024;
 
-/// What one channel's waits were lately.
-#[derive(Debug)]
-pub(crate) struct ShortWaits {
+/// What waits of one kind were lately.
+#[derive(Clone, Copy, Debug)]
+pub struct ShortWaits {
     /// In a row.
     soon: u32,
     needed: u32,
@@ -22,7 +22,7 @@ pub(crate) struct ShortWaits {
 
 /// One wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wait {
+pub struct Wait {
     since: Duration,
     looks: bool,
     /// Nobody looks for longer.
@@ -30,12 +30,12 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// When the thread that looks goes to sleep, engine time.
-    pub(crate) fn looks_until(&self) -> Option<Duration> {
+    /// When the thread that looks goes to sleep; nothing where it does not look.
+    pub fn looks_until(&self) -> Option<Duration> {
         self.looks.then_some(self.since + self.most)
     }
 
-    /// To a sleeper an event comes later by its own wake-up, and by that of the peer.
+    /// To a sleeper a message comes later by its own wake-up, and by that of the peer.
     fn soon_asleep(&self) -> Duration {
         2 * self.most
     }
@@ -43,16 +43,34 @@ impl Wait {
 
 impl Default for ShortWaits {
     fn default() -> ShortWaits {
+        ShortWaits::new()
+    }
+}
+
+impl ShortWaits {
+    /// No wait yet.
+    pub const fn new() -> ShortWaits {
         ShortWaits {
             soon: 0,
             needed: NEEDED_MIN,
         }
     }
-}
 
-impl ShortWaits {
-    /// A wait begins, of which at most so long is spent on looking; zero where nobody looks.
-    pub(crate) fn begin(&self, now: Duration, most: Duration) -> Wait {
+    /// As one word, for who keeps it in an atomic.
+    pub fn to_word(self) -> u64 {
+        u64::from(self.needed) << 32 | u64::from(self.soon)
+    }
+
+    /// Of such a word; 0 is no wait yet.
+    pub fn of_word(word: u64) -> ShortWaits {
+        ShortWaits {
+            soon: word as u32,
+            needed: ((word >> 32) as u32).max(NEEDED_MIN),
+        }
+    }
+
+    /// A wait begins at `now`, of any clock, of which at most so long is spent on looking; zero where nobody looks.
+    pub fn begin(&self, now: Duration, most: Duration) -> Wait {
         Wait {
             since: now,
             looks: self.soon >= self.needed && !most.is_zero(),
@@ -60,8 +78,8 @@ impl ShortWaits {
         }
     }
 
-    /// Its event is there.
-    pub(crate) fn end(&mut self, wait: Wait, now: Duration) {
+    /// What was waited for is there, or the wait is over without it.
+    pub fn end(&mut self, wait: Wait, now: Duration) {
         let took = now.saturating_sub(wait.since);
         match wait.looks {
             true if took <= wait.most => self.needed = (self.needed - 1).max(NEEDED_MIN),
@@ -69,7 +87,7 @@ impl ShortWaits {
                 self.soon = 0;
                 self.needed = (self.needed * 2).min(NEEDED_MAX);
             }
-            false if took <= wait.soon_asleep() => self.soon += 1,
+            false if took <= wait.soon_asleep() => self.soon = self.soon.saturating_add(1),
             false => self.soon = 0,
         }
     }
@@ -83,7 +101,7 @@ mod tests {
     const SOON: Duration = Duration::from_micros(30);
     const LATE: Duration = Duration::from_millis(1);
 
-    /// One wait for an event that comes so late; whether it was looked for.
+    /// One wait for a message that comes so late; whether it was looked for.
     fn wait(waits: &mut ShortWaits, took: Duration) -> bool {
         let now = Duration::from_secs(1);
         let wait = waits.begin(now, LOOK);
@@ -93,19 +111,30 @@ mod tests {
     }
 
     #[test]
-    fn events_that_come_soon_are_looked_for_after_a_few() {
+    fn messages_that_come_soon_are_looked_for_after_a_few() {
         let mut waits = ShortWaits::default();
         let looks = (0..10).filter(|_| wait(&mut waits, SOON)).count();
         assert_eq!(looks, 10 - NEEDED_MIN as usize);
     }
 
     #[test]
-    fn events_that_come_late_are_slept_for() {
+    fn messages_that_come_late_are_slept_for() {
         let mut waits = ShortWaits::default();
         assert!((0..10).all(|_| !wait(&mut waits, LATE)));
         for _ in 0..10 {
             assert!(!wait(&mut waits, SOON) && !wait(&mut waits, LATE));
         }
+    }
+
+    #[test]
+    fn a_word_holds_what_was_learnt() {
+        let mut waits = ShortWaits::of_word(0);
+        for took in [SOON, SOON, LATE, SOON, SOON, SOON] {
+            wait(&mut waits, took);
+            let again = ShortWaits::of_word(waits.to_word());
+            assert_eq!((again.soon, again.needed), (waits.soon, waits.needed));
+        }
+        assert_eq!(waits.needed, 2 * NEEDED_MIN);
     }
 
     #[test]
