@@ -343,9 +343,10 @@ pub const SETTINGS: &[Setting] = &[
             set: |settings, us| settings.busy_poll = Duration::from_micros(us),
         },
         default: "50",
-        doc: "How long a thread that waits for an event (`ibv_get_cq_event`, `rdma_get_cm_event`) \
-              looks for it before it sleeps, where the events before came that soon. 0: it sleeps \
-              at once, and each event costs a wake-up.",
+        doc: "How long a thread that waits looks for what it waits for before it sleeps, where that came \
+              so soon lately: for an event (`ibv_get_cq_event`, `rdma_get_cm_event`), and in `recv`, \
+              `poll`, `select` and `epoll_wait` with sockets over carriers or DDP. 0: it sleeps at \
+              once, and each message costs a wake-up.",
     },
     Setting {
         name: "socket-buffer",

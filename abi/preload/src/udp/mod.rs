@@ -4,6 +4,7 @@ mod deliver;
 mod options;
 mod receive;
 mod room;
+mod waiting;
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 

@@ -1,46 +1,25 @@
 //! Datagrams in: as the kernel hands them over, or out of what it coalesced.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 
-use libc::{mmsghdr, msghdr, size_t, ssize_t, timespec};
-use weft_os::busy_poll::short_waits::Wait;
-use weft_os::dgram::{self, NAME_LEN};
-use weft_os::parts::Receives;
+use libc::{mmsghdr, msghdr, timespec};
+use weft_os::dgram;
 use weft_os::user::UserBuffers;
-use weft_sockets::udp::{Ask, Datagram, Receive};
+use weft_sockets::udp::{Ask, Receive};
 use weft_sockets::verdict::Verdict;
 
 use super::deliver::deliver;
 use super::room::Room;
+use super::waiting::Waited;
 use super::UdpSocket;
 use crate::calls;
 use crate::edge::{buffers, caught, errno, fail, get, test_cancel, List};
 use crate::messages::receive_one_by_one;
-use crate::real::Real;
 use crate::socket::Beside;
-use crate::timeout::{wait_once, Timeout};
+use crate::timeout::Timeout;
 
 /// Receives that are not about datagrams in the queue.
 const ELSEWHERE: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB;
-
-/// Octets of a datagram that is taken as it comes which are looked at before the program gets them: more than those of
-/// Weft's own have.
-const FIRST_OCTETS: usize = 64;
-
-/// How a receive has waited.
-enum Waited {
-    /// The call is over, with this result.
-    Over(isize),
-    /// It is to look what is there. `is_empty`: a datagram of no octets, or the end of receiving.
-    Looks { is_empty: bool },
-}
-
-impl Waited {
-    /// Whether something came.
-    fn has_come(&self) -> bool {
-        !matches!(self, Waited::Over(..0))
-    }
-}
 
 impl UdpSocket {
     /// A receive in the kernel or out of what was coalesced. `real` is the same call of the C library.
@@ -194,138 +173,6 @@ impl UdpSocket {
         }
     }
 
-    /// Waits for a datagram: looks for it first, where it is likely to come soon.
-    fn take_or_wait(
-        self,
-        ask: Ask,
-        room: Room<'_>,
-        flags: c_int,
-        beside: &Beside,
-        timeout: &mut Timeout,
-    ) -> Waited {
-        let UdpSocket { stack, record, fd } = self;
-        let sockets = self.sockets();
-        let most = stack.busy_poll();
-        let wait = caught(None, || Some(sockets.begin_wait(record, most)));
-        // One look a call: what it finds may be none of the program's, and the end of receiving shows for ever.
-        let looks = |wait: &Wait| !timeout.has_begun() && sockets.looks(record, fd, *wait);
-        let is_found = wait.is_some_and(|wait| caught(false, || looks(&wait)));
-        let waited = match is_found {
-            true => {
-                timeout.begin();
-                Waited::Looks { is_empty: false }
-            }
-            false => self.take_or_sleep(ask, room, flags, beside, timeout),
-        };
-        if let (Some(wait), true) = (wait, waited.has_come()) {
-            caught((), || sockets.end_wait(record, wait));
-        }
-        waited
-    }
-
-    /// Waits for a datagram asleep, and takes it where that is one call of the kernel's: in the first wait of a receive
-    /// of the usual kind.
-    fn take_or_sleep(
-        self,
-        ask: Ask,
-        room: Room<'_>,
-        flags: c_int,
-        beside: &Beside,
-        timeout: &mut Timeout,
-    ) -> Waited {
-        if let (Room::Held(held), false) = (room, ask.stay || timeout.has_begun()) {
-            if let Some(waited) = self.take_as_it_comes(ask, held, flags, beside, timeout) {
-                return waited;
-            }
-        }
-        match self.wait(timeout) {
-            -1 => Waited::Over(-1),
-            octets => Waited::Looks {
-                is_empty: octets == 0,
-            },
-        }
-    }
-
-    /// A receive that waits in the C library's own call. What comes may be Weft's own: the first octets, all of them of
-    /// one of those, do not go to the program's memory before that is known. Nothing where it may not be done so.
-    fn take_as_it_comes(
-        self,
-        ask: Ask,
-        held: &UserBuffers,
-        flags: c_int,
-        beside: &Beside,
-        timeout: &mut Timeout,
-    ) -> Option<Waited> {
-        let UdpSocket { record, fd, .. } = self;
-        let sockets = self.sockets();
-        let (mut first, mut name) = ([0; FIRST_OCTETS], [0; NAME_LEN]);
-        let mut receives = Receives::new();
-        let behind = FIRST_OCTETS.min(ask.room)..ask.room;
-        let has_place = receives.own(&mut first) && receives.user(held, behind);
-        if !has_place || !caught(false, || sockets.begin_take(record)) {
-            return None;
-        }
-        timeout.begin();
-        // SAFETY: the message names this function's memory, and what the program handed over to be written.
-        let call = |message| unsafe { calls::recvmsg(fd, message, libc::MSG_TRUNC) };
-        let (octets, named) = receives.with_message(&mut name, call);
-        let failed = (octets < 0).then(errno);
-        let len = octets.max(0) as usize;
-        let (first, name) = (&first[..len.min(FIRST_OCTETS)], &name[..named]);
-        // One that is longer than that is no datagram of ours, whatever it begins with.
-        let came = failed
-            .is_none()
-            .then_some((if len > FIRST_OCTETS { &[] } else { first }, name));
-        let is_programs = caught(false, || sockets.end_take(record, fd, came));
-        if let Some(errno) = failed {
-            return Some(Waited::Over(fail(errno)));
-        }
-        if !is_programs {
-            return Some(Waited::Looks { is_empty: false });
-        }
-        let fits = len.min(ask.room);
-        let datagram = Datagram {
-            octets: &first[..first.len().min(ask.room)],
-            name,
-            control: &[],
-            result: if ask.whole { len } else { fits },
-            truncated: fits < len,
-        };
-        let delivered = caught(Err(libc::EIO), || {
-            deliver(&datagram, Room::Held(held), flags, beside)
-        });
-        Some(Waited::Over(match delivered {
-            Ok(octets) => octets as isize,
-            Err(errno) => fail(errno),
-        }))
-    }
-
-    /// Waits for a datagram as the C library's `recv` would: as long as the socket's options say, in all of one call's
-    /// waits together, interrupted and cancelled as that is; a descriptor that does not wait fails with EAGAIN.
-    fn wait(self, timeout: &mut Timeout) -> isize {
-        let fd = self.fd;
-        // Only Weft's own datagrams end a wait for nothing; and who has confined itself may ask for no options.
-        if !self.sockets().may_be_offloaded(self.record) {
-            return peek(fd, 0);
-        }
-        // In its first wait the kernel's own timeout is right; afterwards the kernel would count anew.
-        if timeout.begin() {
-            return peek(fd, 0);
-        }
-        match timeout.limit(fd) {
-            Err(errno) => fail(errno),
-            Ok(None) => peek(fd, 0),
-            Ok(Some(_)) => match wait_once(fd, libc::POLLIN, timeout) {
-                Some(errno) => fail(errno),
-                None => match peek(fd, libc::MSG_DONTWAIT) {
-                    // Another thread was quicker.
-                    -1 if errno() == libc::EAGAIN => 1,
-                    octets => octets,
-                },
-            },
-        }
-    }
-
     /// `recvmmsg`, likewise.
     pub(super) fn receive_datagrams(
         self,
@@ -403,14 +250,4 @@ impl UdpSocket {
         let beside = Beside::Message(at, message);
         self.split(room, flags, beside, &mut Timeout::to_receive())
     }
-}
-
-/// The C library's `recv` that takes nothing; gives the octets of the next datagram.
-fn peek(fd: c_int, flags: c_int) -> isize {
-    type Signature = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
-    static REAL: Real<Signature> = Real::new(c"recv");
-    listed!(REAL);
-    let flags = flags | libc::MSG_PEEK | libc::MSG_TRUNC;
-    // SAFETY: room for no octets is asked for.
-    unsafe { REAL.get()(fd, std::ptr::null_mut(), 0, flags) }
 }

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weft_os::dgram::NAME_LEN;
+use weft_os::dgram::{self, NAME_LEN};
 use weft_os::user::UserBuffers;
 use weft_udp_offload::{Offload, Sending, Sent, Taken, Use};
 
@@ -296,8 +296,10 @@ impl Datagrams {
 
     /// Whether there is something for the program at a socket that the kernel calls readable.
     pub fn is_readable(&self, record: &'static Record, fd: i32) -> bool {
+        // The end of receiving shows for ever, with nothing to receive.
+        let has_ended = || dgram::ready(fd, libc::POLLRDHUP, 0) & libc::POLLRDHUP != 0;
         self.offload
-            .is_none_or(|offload| offload.is_readable(&record.port, fd))
+            .is_none_or(|offload| offload.is_readable(&record.port, fd) || has_ended())
     }
 
     /// The socket is used in ways that no hook sees, or by another process: nothing of it goes over carriers any more.
