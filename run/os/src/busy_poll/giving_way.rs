@@ -36,6 +36,7 @@ thread_local! {
 }
 
 /// The calling thread has looked in vain: gives way where others want its core.
+#[inline]
 pub fn look() {
     let mut own = OWN.get();
     own.look(|| {
@@ -48,6 +49,7 @@ pub fn look() {
 
 impl Own {
     /// `gives_way` tells how long it took.
+    #[inline]
     fn look(&mut self, gives_way: impl FnOnce() -> Duration) {
         self.left = self.left.saturating_sub(1);
         if self.left > 0 {
