@@ -23,21 +23,25 @@ fn now() -> Duration {
 /// Waits up to a limit, and looks first where the waits before were short. `wait` makes the call with another limit,
 /// and gives what it does: a number above 0, 0 where nothing was ready in time, and -1 with errno.
 pub fn wait_looking(stack: &Stack, limit: Limit, mut wait: impl FnMut(Limit) -> c_int) -> c_int {
+    if limit.left_ns() == Some(0) {
+        return wait(limit);
+    }
     let begun = WAITS.get().begin(now(), stack.busy_poll());
-    let until = begun.looks_until().filter(|_| limit.left_ns() != Some(0));
-    let ready = match until {
+    let ready = match begun.looks_until() {
         Some(until) => match look(until, limit, &mut wait) {
             0 => wait(limit),
             ready => ready,
         },
         None => wait(limit),
     };
-    if ready > 0 {
-        // A handler may have waited meanwhile: one lesson is as good as the other.
-        let mut waits = WAITS.get();
-        waits.end(begun, now());
-        WAITS.set(waits);
+    // A handler may have waited meanwhile: one lesson is as good as the other.
+    let mut waits = WAITS.get();
+    match ready > 0 {
+        true => waits.end(begun, now()),
+        // Else a program that is idle, and waits with a timeout, would look each time.
+        false => waits.end_in_vain(begun),
     }
+    WAITS.set(waits);
     ready
 }
 

@@ -61,8 +61,8 @@ impl UdpSocket {
             }
             false => self.take_or_sleep(ask, room, flags, beside, timeout),
         };
-        if let (Some(wait), true) = (wait, waited.has_come()) {
-            caught((), || sockets.end_wait(record, wait));
+        if let Some(wait) = wait {
+            caught((), || sockets.end_wait(record, wait, waited.has_come()));
         }
         waited
     }

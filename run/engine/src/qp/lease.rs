@@ -11,7 +11,7 @@ use crate::progress::Token;
 /// How often the service thread looks whether there still is somebody who polls.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// So many leases in a row have to end with the acknowledgement before the next one begins with the post. Twice as many
-/// after each one that began so and was not polled for: what the peer sends then waits for the service thread's look.
+/// after each one that began so and was given back: what the peer sends may have waited for the service thread's look.
 const KEPT_MIN: u32 = 8;
 const KEPT_MAX: u32 = 4096;
 
@@ -29,7 +29,7 @@ pub(super) struct Leased {
     kept: u32,
     /// How many have to, for the next one to begin with the post.
     needed: u32,
-    /// It began with the post: nobody has polled for it yet.
+    /// It began with the post, before anybody polled for it.
     is_expected: bool,
 }
 
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn each_one_that_nobody_polls_for_doubles_what_is_needed() {
+    fn each_one_that_is_given_back_doubles_what_is_needed() {
         let mut leased = Leased::default();
         let mut needed = KEPT_MIN;
         while needed < 4 * KEPT_MAX {

@@ -78,17 +78,21 @@ impl ShortWaits {
         }
     }
 
-    /// What was waited for is there, or the wait is over without it.
+    /// What was waited for is there.
     pub fn end(&mut self, wait: Wait, now: Duration) {
         let took = now.saturating_sub(wait.since);
         match wait.looks {
             true if took <= wait.most => self.needed = (self.needed - 1).max(NEEDED_MIN),
-            true => {
-                self.soon = 0;
-                self.needed = (self.needed * 2).min(NEEDED_MAX);
-            }
             false if took <= wait.soon_asleep() => self.soon = self.soon.saturating_add(1),
-            false => self.soon = 0,
+            _ => self.end_in_vain(wait),
+        }
+    }
+
+    /// The wait is over without what was waited for, or that came late.
+    pub fn end_in_vain(&mut self, wait: Wait) {
+        self.soon = 0;
+        if wait.looks {
+            self.needed = (self.needed * 2).min(NEEDED_MAX);
         }
     }
 }
@@ -124,6 +128,23 @@ mod tests {
         for _ in 0..10 {
             assert!(!wait(&mut waits, SOON) && !wait(&mut waits, LATE));
         }
+    }
+
+    #[test]
+    fn waits_that_end_without_a_message_are_not_looked_for_again() {
+        let mut waits = ShortWaits::default();
+        while !wait(&mut waits, SOON) {}
+        let mut times_out = || {
+            let wait = waits.begin(SOON, LOOK);
+            waits.end_in_vain(wait);
+            wait.looks
+        };
+        assert!(times_out(), "the first after short ones");
+        assert!(
+            (0..100).all(|_| !times_out()),
+            "as an idle program's timeouts"
+        );
+        assert_eq!(waits.needed, 2 * NEEDED_MIN);
     }
 
     #[test]

@@ -38,10 +38,14 @@ impl Datagrams {
         }
     }
 
-    /// The wait is over, and there is something to receive. Two threads that end theirs at once lose one's lesson.
-    pub fn end_wait(&self, record: &'static Record, wait: Wait) {
+    /// The wait is over; `came` whether something did. Two threads that end theirs at once lose one's lesson.
+    pub fn end_wait(&self, record: &'static Record, wait: Wait, came: bool) {
         let mut waits = ShortWaits::of_word(record.short_waits.load(Ordering::Relaxed));
-        waits.end(wait, now());
+        match came {
+            true => waits.end(wait, now()),
+            // Else a program that is idle, and waits with a timeout, would look each time.
+            false => waits.end_in_vain(wait),
+        }
         record.short_waits.store(waits.to_word(), Ordering::Relaxed);
     }
 }
