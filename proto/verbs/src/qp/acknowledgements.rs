@@ -10,6 +10,9 @@
 //! Sends are asked for only where the program bounds how often they may find no receive (an RNR retry count below 7):
 //! the request then tells the peer that count, the peer refuses a message that waits longer, and the Send has the
 //! error.
+//!
+//! Apart from that a driver may withhold the completion of one Write until something comes from the peer
+//! ([`Acknowledgements::withhold`]): it expects an answer, and a program that polls for the completion reads it.
 
 use super::peer;
 use crate::types::WcOpcode;
@@ -28,6 +31,8 @@ pub(super) struct Acknowledgements {
     requested: bool,
     /// How often a Send may find no receive, where that is bounded.
     retries: Option<u8>,
+    /// The driver withholds what would be complete.
+    withheld: bool,
 }
 
 impl Acknowledgements {
@@ -90,6 +95,22 @@ impl Acknowledgements {
     /// The acknowledgement request is not answered, and will not be: the stream is gone.
     pub(super) fn forget_request(&mut self) {
         self.requested = false;
+    }
+
+    /// Nothing completes from now on.
+    pub(super) fn withhold(&mut self) {
+        self.withheld = true;
+    }
+
+    /// Whether nothing completes for now.
+    #[inline]
+    pub(super) fn are_withheld(&self) -> bool {
+        self.withheld
+    }
+
+    /// What is withheld may complete.
+    pub(super) fn stop_withholding(&mut self) {
+        self.withheld = false;
     }
 
     fn concern(&self, opcode: WcOpcode) -> bool {

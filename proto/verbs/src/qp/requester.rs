@@ -126,6 +126,15 @@ impl Requester {
         self.queue.len()
     }
 
+    /// Whether a Write whose completion the program wants is the only request that is not done.
+    #[inline]
+    pub(super) fn has_one_write(&self, config: &QpConfig) -> bool {
+        let is_write = |wqe: &SendWqe| matches!(wqe.op, SendOp::Write { .. });
+        let is_wanted = |wqe: &SendWqe| wqe.flags.signaled || config.sq_sig_all;
+        let front = self.queue.front().filter(|_| self.queue.len() == 1);
+        front.is_some_and(|front| is_write(front) && is_wanted(front))
+    }
+
     /// Whether a request was begun that is not complete.
     #[inline]
     pub(super) fn is_under_way(&self) -> bool {

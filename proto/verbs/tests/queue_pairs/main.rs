@@ -21,3 +21,4 @@ mod taking;
 mod terminates;
 mod timers;
 mod unreliable;
+mod withheld;

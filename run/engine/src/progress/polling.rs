@@ -113,6 +113,11 @@ pub(crate) fn empty_in_a_row() -> u32 {
     RUN.get().empty
 }
 
+/// Whether the thread asked for an event, and has not shown since that it polls.
+pub(crate) fn is_armed() -> bool {
+    RUN.get().armed
+}
+
 /// The thread asks for an event.
 pub(crate) fn note_armed() {
     RUN.set(Run {

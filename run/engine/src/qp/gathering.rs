@@ -113,7 +113,7 @@ impl Qp {
             drop(inner);
             return posted;
         }
-        self.transmit_locked(inner, engine);
+        self.post_locked(inner, engine);
         posted
     }
 
@@ -149,7 +149,7 @@ impl Qp {
 impl Flush for Qp {
     fn flush(&self) {
         self.gathering.end();
-        self.transmit_locked(self.inner.lock(), self.pd.engine());
+        self.post_locked(self.inner.lock(), self.pd.engine());
     }
 }
 
@@ -212,7 +212,7 @@ impl Drop for SendBatch<'_> {
         drop(self.regions.take());
         if let Some(inner) = self.inner.take() {
             if !self.qp.gathers(self.posts, self.all_short, engine) {
-                self.qp.transmit_locked(inner, engine);
+                self.qp.post_locked(inner, engine);
             }
         }
     }

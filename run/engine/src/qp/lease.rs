@@ -72,7 +72,7 @@ impl Leased {
         self.kept >= self.needed && !self.is_leased
     }
 
-    fn look_later(&mut self, engine: &Engine, token: Token) {
+    pub(super) fn look_later(&mut self, engine: &Engine, token: Token) {
         // A look that an earlier lease asked for is soon enough, and goes by what was polled since then: this lease may
         // have begun a moment before it.
         if self.look_at.is_none() {
@@ -161,6 +161,10 @@ impl Qp {
         }
         leased.look_at = None;
         if !leased.is_leased {
+            if inner.machine.withholds() {
+                // It was withheld a moment ago: the next look finds it late, where nobody polls.
+                leased.look_later(engine, stream.token);
+            }
             return;
         }
         if leased.polls == engine.progress.polls.empty() {

@@ -1,10 +1,11 @@
 //! Queue pairs on the host stack, as a program sees them: made, moved through their states, destroyed. How one comes to
 //! its stream is in [`attaching`], what happens to it then in [`serving`]. Posting to the send queue is in
-//! [`gathering`], messages that wait for receives are in [`receiving`], what a thread that polls may keep to itself in
-//! [`lease`], what arrives in any order in [`placing`], and what leaves when the process exits in [`exit`]. How two
-//! ends on one machine come to share memory is in [`meeting`], and how nobody sleeps over it in [`rings`]. Who is above
-//! a queue pair is behind the traits of [`owner`].
+//! [`gathering`], receives and messages that wait for them are in [`rnr`], what a thread that polls may keep to itself
+//! in [`lease`], Writes that the peer answers in [`answers`], what arrives in any order in [`placing`], and what leaves
+//! when the process exits in [`exit`]. How two ends on one machine come to share memory is in [`meeting`], and how
+//! nobody sleeps over it in [`rings`]. Who is above a queue pair is behind the traits of [`owner`].
 
+mod answers;
 mod attaching;
 mod buffers;
 mod exit;
@@ -28,9 +29,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use weft_settings::transport::Policy;
 use weft_verbs::qp::{Qp as QpMachine, QpConfig};
-use weft_verbs::types::{
-    Access, PostError, QpCap, QpNumber, QpState, RecvRequest, MAX_INLINE, MAX_SGE, MAX_WR,
-};
+use weft_verbs::types::{Access, PostError, QpCap, QpNumber, QpState, MAX_INLINE, MAX_SGE, MAX_WR};
 
 use crate::context::{AsyncObject, Pd};
 use crate::cq::Cq;
@@ -39,6 +38,7 @@ use crate::error::Error;
 use crate::host::{EngineHost, Results};
 use crate::srq::Srq;
 use crate::stats::Total;
+use answers::Answers;
 use lease::Leased;
 use stream::Stream;
 use table::Table;
@@ -100,6 +100,8 @@ pub(crate) struct Inner {
     armed: Option<Duration>,
     /// Whether a thread that polls has a lease of the stream.
     leased: Leased,
+    /// What became of Writes that were posted one at a time.
+    answers: Answers,
 }
 
 impl Inner {
@@ -158,6 +160,7 @@ impl Qp {
                 supplier: None,
                 armed: None,
                 leased: Leased::default(),
+                answers: Answers::default(),
             }),
             gathering: Gathering::default(),
             destroyed: AtomicBool::new(false),
@@ -269,28 +272,6 @@ impl Qp {
     /// Whether it is in SQD and not at rest yet.
     pub fn is_draining(&self) -> bool {
         self.inner.lock().machine.is_draining()
-    }
-
-    /// Posts to the receive queue.
-    ///
-    /// # Errors
-    /// See [`PostError`].
-    #[inline]
-    pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        let engine = self.pd.engine();
-        let mut inner = self.inner.lock();
-        let held = inner.machine.holding().is_some();
-        let posted = {
-            let inner = &mut *inner;
-            let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
-            inner.machine.post_recv(request, &mut host)
-        };
-        if held {
-            self.after_holding(inner, engine);
-        } else if !inner.results.is_empty() {
-            self.publish(&mut inner, engine);
-        }
-        posted
     }
 
     /// Makes it a queue pair of type UC: what finds no receive, or no memory it may write, is lost.

@@ -98,7 +98,8 @@ impl Qp {
         };
         let octets = wants_octets(&guard.machine, &guard.leased, stream);
         let rings = stream.carrier.rings();
-        if !rings.is_some_and(|rings| rings.has_arrived(octets, stream.blocked)) {
+        let has_arrived = rings.is_some_and(|rings| rings.has_arrived(octets, stream.blocked));
+        if !has_arrived && !guard.answers.are_late(|| self.pd.engine().now()) {
             return Looked::Nothing;
         }
         Looked::Served(match self.serve_locked(guard, false) {

@@ -1,9 +1,11 @@
-//! Messages that wait for receives: what the program says of them, and how they go on.
+//! Receives that the program posts, and messages that wait for them: what the program says of these, and how they go
+//! on.
 
 use std::sync::Weak;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
+use weft_verbs::types::{PostError, RecvRequest};
 
 use super::stream::Stream;
 use super::{Inner, Qp};
@@ -12,6 +14,28 @@ use crate::host::EngineHost;
 use crate::srq::AwaitsReceives;
 
 impl Qp {
+    /// Posts to the receive queue.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    #[inline]
+    pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        let engine = self.pd.engine();
+        let mut inner = self.inner.lock();
+        let held = inner.machine.holding().is_some();
+        let posted = {
+            let inner = &mut *inner;
+            let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.post_recv(request, &mut host)
+        };
+        if held {
+            self.after_holding(inner, engine);
+        } else if !inner.results.is_empty() {
+            self.publish(&mut inner, engine);
+        }
+        posted
+    }
+
     /// Sets how long a message may wait for a receive; zero ends the connection at once.
     pub fn set_receive_wait(&self, wait: Duration) {
         self.inner.lock().machine.set_receive_wait(wait);

@@ -112,6 +112,7 @@ impl Qp {
             }
             (received, end)
         };
+        self.follow_answer(inner, received, engine);
         if inner.machine.ending() == Ending::Closed {
             end = end.or(Some(StreamEnd::Broken));
         }
@@ -350,6 +351,10 @@ impl Qp {
         let engine = self.pd.engine();
         let now = engine.now();
         let mut guard = self.inner.lock();
+        if guard.answers.are_late(|| now) {
+            self.serve_locked(guard, false);
+            guard = self.inner.lock();
+        }
         let inner = &mut *guard;
         self.look_after_lease(inner, engine);
         if let Some(stream) = &mut inner.stream {

@@ -174,7 +174,7 @@ impl Qp {
     }
 
     pub(super) fn flush_send_queue(&mut self, host: &mut impl Host) {
-        self.complete_sends(host);
+        self.release_withheld(host);
         let config = self.attributes.config();
         self.requester.flush(config, &mut self.counters, host);
         self.forget_asking();

@@ -215,9 +215,10 @@ impl Qp {
         self.lifecycle.is_out_of_band() && self.attributes.wants_acknowledgements()
     }
 
-    /// Whether the peer was asked for an acknowledgement and has not given it.
+    /// Whether a completion waits for the peer: it was asked for an acknowledgement and has not given it, or the
+    /// completion is withheld until it answers ([`Qp::withhold`]).
     pub fn awaits_acknowledgement(&self) -> bool {
-        self.acknowledgements.is_requested()
+        self.acknowledgements.is_requested() || self.acknowledgements.are_withheld()
     }
 
     /// Whether the peer is to be asked, and may be.
@@ -273,8 +274,40 @@ impl Qp {
         self.complete_sends(host);
     }
 
+    /// Whether the only request outstanding is a Write whose completion the program wants, and that this side alone
+    /// completes: the driver may withhold that ([`Qp::withhold`]).
+    #[inline]
+    pub fn may_withhold(&self) -> bool {
+        let config = self.attributes.config();
+        self.requester.has_one_write(config)
+            && !self.lifecycle.is_out_of_band()
+            && self.lifecycle.is_live()
+    }
+
+    /// Withholds the completion of the only request outstanding until [`Qp::release_withheld`], or the end of the
+    /// stream. A transport may take its time over a completion (RFC 5040 section 5.5), and a device does.
+    pub fn withhold(&mut self) {
+        debug_assert!(self.may_withhold(), "one Write");
+        self.acknowledgements.withhold();
+    }
+
+    /// Whether a completion is withheld.
+    #[inline]
+    pub fn withholds(&self) -> bool {
+        self.acknowledgements.are_withheld()
+    }
+
+    /// Withholds nothing any more, and completes what is finished.
+    pub fn release_withheld(&mut self, host: &mut impl Host) {
+        self.acknowledgements.stop_withholding();
+        self.complete_sends(host);
+    }
+
     /// Reports finished send work requests, and that the send queue is at rest.
     pub(super) fn complete_sends(&mut self, host: &mut impl Host) {
+        if self.acknowledgements.are_withheld() {
+            return;
+        }
         let awaited: Option<&Acknowledgements> =
             self.acknowledges().then_some(&self.acknowledgements);
         let released = self.outgoing.released();

@@ -1,0 +1,293 @@
+//! Writes that the peer answers by Writes: their completion comes with the answer, or a moment later without one.
+//!
+//! On iWARP a Write is complete as soon as the transport has it. A program that writes, takes the completion and then
+//! spins on memory for what its peer writes back (`ib_write_lat`) makes no call meanwhile: the service thread has to be
+//! woken for each answer, on a core that spins. A device completes a Write after a microsecond or two, and by then the
+//! answer may be here. So where answers have come soon many times in a row, the completion of such a Write is withheld
+//! until the peer's next octets, for as long as a thread that waits looks for an event ([`Progress::busy_poll`]): the
+//! program polls for it, and who polls serves the stream. As where a peer acknowledges Writes, the poller has the
+//! stream to itself meanwhile (see `lease`).
+//!
+//! A program that posts again before there was an answer does not wait for one, and nothing is withheld from it.
+//!
+//! [`Progress::busy_poll`]: crate::progress::Progress::busy_poll
+
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+
+use super::{Inner, Qp};
+use crate::engine::Engine;
+use crate::host::EngineHost;
+use crate::progress::polling;
+
+/// So many answers in a row have to come soon before a completion is withheld. Twice as many after each time that one
+/// was withheld and the program then posted again without an answer; one less with each answer that came.
+const SOON_MIN: u32 = 8;
+const SOON_MAX: u32 = 4096;
+/// After so many in a row nothing is withheld until as many answers again have come soon: a program that does not wait
+/// for them shows it then.
+const WITHHELD_MAX: u32 = 4096;
+
+/// The last Write that the program posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Last {
+    /// It was answered, or there is none.
+    Answered,
+    /// Nothing has come since. The Write before had no answer either, so nobody looked at the clock.
+    Posted,
+    /// Nothing has come since then.
+    PostedAt(Duration),
+}
+
+/// What became of the Writes that the program posted one at a time.
+#[derive(Debug)]
+pub(super) struct Answers {
+    last: Last,
+    /// The one before was answered.
+    answered: bool,
+    /// Its completion is, or was, withheld.
+    withheld: bool,
+    /// Until when it is.
+    until: Option<Duration>,
+    /// Answers in a row that came soon.
+    soon: u32,
+    /// How many have to.
+    needed: u32,
+    /// Answers in a row that a completion was withheld for.
+    kept: u32,
+}
+
+impl Default for Answers {
+    fn default() -> Answers {
+        Answers {
+            last: Last::Answered,
+            answered: false,
+            withheld: false,
+            until: None,
+            soon: 0,
+            needed: SOON_MIN,
+            kept: 0,
+        }
+    }
+}
+
+impl Answers {
+    /// Whether the Writes before had no answer, and nothing has come since: another one says nothing new.
+    #[inline]
+    fn is_one_way(&self) -> bool {
+        self.last == Last::Posted
+    }
+
+    /// Whether an answer may come.
+    #[inline]
+    pub(super) fn are_awaited(&self) -> bool {
+        self.last != Last::Answered
+    }
+
+    /// A Write is posted, and `most` is how long its completion may be withheld. Whether it is to be.
+    fn begin(&mut self, now: impl FnOnce() -> Duration, most: Duration) -> bool {
+        if !self.answered {
+            self.last = Last::Posted;
+            return false;
+        }
+        let now = now();
+        self.last = Last::PostedAt(now);
+        self.withheld = self.soon >= self.needed;
+        self.until = self.withheld.then_some(now + most);
+        self.withheld
+    }
+
+    /// The peer's octets are here.
+    fn end(&mut self, now: impl FnOnce() -> Duration, most: Duration) {
+        self.answered = true;
+        let Last::PostedAt(posted) = std::mem::replace(&mut self.last, Last::Answered) else {
+            return;
+        };
+        let in_time = self.until.take().is_some();
+        match self.withheld {
+            true if in_time => {
+                self.needed = (self.needed - 1).max(SOON_MIN);
+                self.kept += 1;
+                if self.kept >= WITHHELD_MAX {
+                    self.start_over();
+                }
+            }
+            // The service thread was woken for it, and so may the peer's have been.
+            false if now().saturating_sub(posted) <= 2 * most => {
+                self.soon = self.soon.saturating_add(1)
+            }
+            _ => self.start_over(),
+        }
+    }
+
+    /// The program goes on without an answer.
+    fn end_in_vain(&mut self) {
+        self.last = Last::Answered;
+        self.answered = false;
+        self.until = None;
+        self.start_over();
+        if std::mem::take(&mut self.withheld) {
+            self.needed = (self.needed * 2).min(SOON_MAX);
+        }
+    }
+
+    /// Nothing is withheld before enough answers have come soon again.
+    fn start_over(&mut self) {
+        self.soon = 0;
+        self.kept = 0;
+    }
+
+    /// Whether a completion has been withheld for long enough.
+    #[inline]
+    pub(super) fn are_late(&self, now: impl FnOnce() -> Duration) -> bool {
+        self.until.is_some_and(|until| until <= now())
+    }
+}
+
+impl Qp {
+    /// The program has posted: what is due leaves, and the pass ends.
+    #[inline]
+    pub(super) fn post_locked(&self, mut guard: MutexGuard<'_, Inner>, engine: &Engine) {
+        let inner = &mut *guard;
+        if !inner.answers.is_one_way()
+            && (inner.answers.are_awaited() || inner.machine.may_withhold())
+        {
+            self.await_answer(inner, engine);
+        }
+        self.transmit_locked(guard, engine);
+    }
+
+    #[inline(never)]
+    fn await_answer(&self, inner: &mut Inner, engine: &Engine) {
+        if inner.answers.are_awaited() {
+            inner.answers.end_in_vain();
+            self.release(inner, engine);
+        }
+        let most = engine.progress.busy_poll();
+        // Who asks for events waits for them, and not by polling.
+        if most.is_zero() || polling::is_armed() || !inner.machine.may_withhold() {
+            return;
+        }
+        let Some(stream) = &inner.stream else {
+            return;
+        };
+        if inner.answers.begin(|| engine.now(), most) {
+            inner.machine.withhold();
+            inner.leased.look_later(engine, stream.token);
+        }
+    }
+
+    /// A completion that is withheld is the program's now.
+    pub(super) fn release(&self, inner: &mut Inner, engine: &Engine) {
+        if inner.machine.withholds() {
+            let mut host = EngineHost::begin(engine, &mut inner.results, self.srq.as_ref());
+            inner.machine.release_withheld(&mut host);
+        }
+    }
+
+    /// After octets were looked for: where some have come, or did not in time, the completion is the program's.
+    #[inline]
+    pub(super) fn follow_answer(&self, inner: &mut Inner, received: bool, engine: &Engine) {
+        if !inner.answers.are_awaited() {
+            return;
+        }
+        if received {
+            let most = engine.progress.busy_poll();
+            inner.answers.end(|| engine.now(), most);
+        } else if inner.answers.are_late(|| engine.now()) {
+            inner.answers.until = None;
+        } else {
+            return;
+        }
+        self.release(inner, engine);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: Duration = Duration::from_micros(50);
+    const SOON: Duration = Duration::from_micros(40);
+    const LATE: Duration = Duration::from_millis(1);
+
+    /// One Write that is answered after so long; whether its completion was withheld.
+    fn answer(answers: &mut Answers, took: Duration) -> bool {
+        let now = Duration::from_secs(1);
+        let withheld = answers.begin(|| now, MOST);
+        assert_eq!(answers.are_late(|| now + MOST), withheld);
+        if answers.are_late(|| now + took) {
+            answers.until = None;
+        }
+        answers.end(|| now + took, MOST);
+        assert!(!answers.are_awaited());
+        withheld
+    }
+
+    /// Answers that come soon, until one is withheld for; how many there were.
+    fn learn(answers: &mut Answers) -> u32 {
+        (0..)
+            .take_while(|_| !answer(answers, SOON))
+            .count()
+            .try_into()
+            .expect("some")
+    }
+
+    #[test]
+    fn what_is_answered_soon_many_times_in_a_row_is_withheld() {
+        let mut answers = Answers::default();
+        assert_eq!(learn(&mut answers), SOON_MIN + 1, "the first is not timed");
+        assert!((0..100).all(|_| answer(&mut answers, SOON)));
+        assert!(answer(&mut answers, LATE), "it is late by itself");
+        assert_eq!(
+            learn(&mut answers),
+            SOON_MIN,
+            "and no reason for more than that"
+        );
+    }
+
+    #[test]
+    fn answers_that_come_late_are_not_waited_for() {
+        let mut answers = Answers::default();
+        assert!((0..1000).all(|_| !answer(&mut answers, LATE)));
+        for _ in 0..100 {
+            assert!((1..SOON_MIN).all(|_| !answer(&mut answers, SOON)));
+            assert!(!answer(&mut answers, LATE));
+        }
+    }
+
+    #[test]
+    fn a_program_that_goes_on_without_an_answer_is_not_made_to_wait_for_one() {
+        let mut answers = Answers::default();
+        for _ in 0..1000 {
+            assert!(!answers.begin(|| unreachable!("nobody looks at the clock"), MOST));
+            assert!(answers.is_one_way());
+        }
+        let mut needed = SOON_MIN;
+        for _ in 0..20 {
+            answers.end(|| SOON, MOST);
+            assert_eq!(learn(&mut answers), needed);
+            // With the answer that ended it one less is needed.
+            needed = (needed - 1).max(SOON_MIN);
+            assert!(answers.begin(|| LATE, MOST));
+            answers.end_in_vain();
+            assert!(!answers.are_late(|| Duration::MAX));
+            needed = (2 * needed).min(SOON_MAX);
+        }
+        assert!(needed > 100 * SOON_MIN);
+    }
+
+    #[test]
+    fn where_answers_come_it_needs_fewer_again_and_asks_now_and_then() {
+        let mut answers = Answers {
+            needed: SOON_MAX,
+            ..Answers::default()
+        };
+        learn(&mut answers);
+        let in_a_row = (0..).take_while(|_| answer(&mut answers, SOON)).count();
+        assert_eq!(in_a_row as u32 + 1, WITHHELD_MAX);
+        assert_eq!(answers.needed, SOON_MIN);
+        assert_eq!(learn(&mut answers) + 1, SOON_MIN, "it asks, and goes on");
+    }
+}
