@@ -85,6 +85,12 @@ impl Answers {
         self.last != Last::Answered
     }
 
+    /// An answer may come, and it shows whether it comes soon.
+    #[inline]
+    fn are_timed(&self) -> bool {
+        matches!(self.last, Last::PostedAt(_))
+    }
+
     /// A Write is posted, and `most` is how long its completion may be withheld. Whether it is to be.
     fn begin(&mut self, now: impl FnOnce() -> Duration, most: Duration) -> bool {
         if !self.answered {
@@ -139,20 +145,22 @@ impl Answers {
     }
 
     /// Whether a completion has been withheld for long enough.
-    #[inline]
     pub(super) fn are_late(&self, now: impl FnOnce() -> Duration) -> bool {
         self.until.is_some_and(|until| until <= now())
     }
 }
 
 impl Qp {
-    /// The program has posted: what is due leaves, and the pass ends.
+    /// The program has posted: what is due leaves, and the pass ends. `writes` says that it may be one Write.
     #[inline]
-    pub(super) fn post_locked(&self, mut guard: MutexGuard<'_, Inner>, engine: &Engine) {
+    pub(super) fn post_locked(
+        &self,
+        mut guard: MutexGuard<'_, Inner>,
+        writes: bool,
+        engine: &Engine,
+    ) {
         let inner = &mut *guard;
-        if !inner.answers.is_one_way()
-            && (inner.answers.are_awaited() || inner.machine.may_withhold())
-        {
+        if (writes && !inner.answers.is_one_way()) || inner.answers.are_timed() {
             self.await_answer(inner, engine);
         }
         self.transmit_locked(guard, engine);
@@ -186,12 +194,32 @@ impl Qp {
         }
     }
 
+    /// Whether a completion has been withheld for long enough.
+    #[inline]
+    pub(super) fn is_answer_late(&self, inner: &Inner) -> bool {
+        inner.answers.until.is_some() && inner.answers.are_late(|| self.pd.engine().now())
+    }
+
+    /// Locks the queue pair. A completion that was withheld for long enough is the program's before that.
+    pub(super) fn lock_behind_answer(&self, now: Duration) -> MutexGuard<'_, Inner> {
+        let guard = self.inner.lock();
+        if !guard.answers.are_late(|| now) {
+            return guard;
+        }
+        self.serve_locked(guard, false);
+        self.inner.lock()
+    }
+
     /// After octets were looked for: where some have come, or did not in time, the completion is the program's.
     #[inline]
     pub(super) fn follow_answer(&self, inner: &mut Inner, received: bool, engine: &Engine) {
-        if !inner.answers.are_awaited() {
-            return;
+        if inner.answers.are_awaited() {
+            self.follow_awaited(inner, received, engine);
         }
+    }
+
+    #[inline(never)]
+    fn follow_awaited(&self, inner: &mut Inner, received: bool, engine: &Engine) {
         if received {
             let most = engine.progress.busy_poll();
             inner.answers.end(|| engine.now(), most);

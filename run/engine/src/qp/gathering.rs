@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
-use weft_verbs::types::{Payload, PostError, SendRequest};
+use weft_verbs::types::{Payload, PostError, SendOp, SendRequest};
 
 use super::{Inner, Qp};
 use crate::engine::Engine;
@@ -113,7 +113,7 @@ impl Qp {
             drop(inner);
             return posted;
         }
-        self.post_locked(inner, engine);
+        self.post_locked(inner, is_write(request), engine);
         posted
     }
 
@@ -125,6 +125,7 @@ impl Qp {
             regions: None,
             posts: 0,
             all_short: true,
+            writes: false,
         }
     }
 
@@ -149,7 +150,7 @@ impl Qp {
 impl Flush for Qp {
     fn flush(&self) {
         self.gathering.end();
-        self.post_locked(self.inner.lock(), self.pd.engine());
+        self.post_locked(self.inner.lock(), false, self.pd.engine());
     }
 }
 
@@ -157,6 +158,11 @@ impl Flush for Qp {
 #[inline]
 pub(crate) fn is_short(request: &SendRequest<'_>) -> bool {
     matches!(request.payload, Payload::Inline(_)) || request.payload.octets() <= GATHERED_OCTETS_MAX
+}
+
+#[inline]
+fn is_write(request: &SendRequest<'_>) -> bool {
+    matches!(request.op, SendOp::Write { .. })
 }
 
 /// Posts that are sent together when this is dropped, or with the next ones of a burst.
@@ -168,6 +174,8 @@ pub struct SendBatch<'a> {
     regions: Option<LockedRegions<'a>>,
     posts: u32,
     all_short: bool,
+    /// The last of them is a Write.
+    writes: bool,
 }
 
 impl SendBatch<'_> {
@@ -179,6 +187,7 @@ impl SendBatch<'_> {
     pub fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         self.posts += 1;
         self.all_short &= is_short(request);
+        self.writes = is_write(request);
         let Some(inner) = &mut self.inner else {
             return Err(PostError::InvalidState);
         };
@@ -212,7 +221,8 @@ impl Drop for SendBatch<'_> {
         drop(self.regions.take());
         if let Some(inner) = self.inner.take() {
             if !self.qp.gathers(self.posts, self.all_short, engine) {
-                self.qp.post_locked(inner, engine);
+                self.qp
+                    .post_locked(inner, self.posts == 1 && self.writes, engine);
             }
         }
     }

@@ -98,8 +98,8 @@ impl Qp {
         };
         let octets = wants_octets(&guard.machine, &guard.leased, stream);
         let rings = stream.carrier.rings();
-        let has_arrived = rings.is_some_and(|rings| rings.has_arrived(octets, stream.blocked));
-        if !has_arrived && !guard.answers.are_late(|| self.pd.engine().now()) {
+        let has_arrived = |rings: &dyn Rings| rings.has_arrived(octets, stream.blocked);
+        if !rings.is_some_and(has_arrived) && !self.is_answer_late(&guard) {
             return Looked::Nothing;
         }
         Looked::Served(match self.serve_locked(guard, false) {

@@ -350,11 +350,7 @@ impl Qp {
     fn handle_timer(&self) {
         let engine = self.pd.engine();
         let now = engine.now();
-        let mut guard = self.inner.lock();
-        if guard.answers.are_late(|| now) {
-            self.serve_locked(guard, false);
-            guard = self.inner.lock();
-        }
+        let mut guard = self.lock_behind_answer(now);
         let inner = &mut *guard;
         self.look_after_lease(inner, engine);
         if let Some(stream) = &mut inner.stream {
@@ -363,9 +359,7 @@ impl Qp {
                 return;
             }
         }
-        if inner.armed.is_some_and(|armed| armed <= now) {
-            inner.armed = None;
-        }
+        inner.armed = inner.armed.filter(|armed| *armed > now);
         if inner.machine.deadline().is_none_or(|at| at > now) {
             return Self::follow_deadline(inner, engine);
         }
