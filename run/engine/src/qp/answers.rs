@@ -21,12 +21,16 @@ use crate::engine::Engine;
 use crate::host::EngineHost;
 use crate::progress::polling;
 
-/// So many answers in a row have to come soon before a completion is withheld. Twice as many after each time that one
-/// was withheld and the program then posted again without an answer; one less with each answer that came.
+/// So many answers have to come soon before a completion is withheld; each one that comes late takes half of them away.
+/// Twice as many after each time that one was withheld and the program then posted again without an answer; one less
+/// with each answer that came.
 const SOON_MIN: u32 = 8;
 const SOON_MAX: u32 = 4096;
-/// After so many in a row nothing is withheld until as many answers again have come soon: a program that does not wait
-/// for them shows it then.
+/// Answers that count at most, beyond those that have to come: a few that are late, one after the other, as where
+/// threads have to wait for a core, do not end it.
+const SOON_MORE_MAX: u32 = 64;
+/// After so many nothing is withheld until as many answers again have come soon: a program that does not wait for them
+/// shows it then.
 const WITHHELD_MAX: u32 = 4096;
 
 /// The last Write that the program posted.
@@ -50,11 +54,11 @@ pub(super) struct Answers {
     withheld: bool,
     /// Until when it is.
     until: Option<Duration>,
-    /// Answers in a row that came soon.
+    /// Answers that came soon.
     soon: u32,
     /// How many have to.
     needed: u32,
-    /// Answers in a row that a completion was withheld for.
+    /// Answers that a completion was withheld for.
     kept: u32,
 }
 
@@ -111,19 +115,22 @@ impl Answers {
             return;
         };
         let in_time = self.until.take().is_some();
-        match self.withheld {
-            true if in_time => {
-                self.needed = (self.needed - 1).max(SOON_MIN);
-                self.kept += 1;
-                if self.kept >= WITHHELD_MAX {
-                    self.start_over();
-                }
-            }
+        let is_soon = match self.withheld {
+            true => in_time,
             // The service thread was woken for it, and so may the peer's have been.
-            false if now().saturating_sub(posted) <= 2 * most => {
-                self.soon = self.soon.saturating_add(1)
-            }
-            _ => self.start_over(),
+            false => now().saturating_sub(posted) <= 2 * most,
+        };
+        if !is_soon {
+            self.soon /= 2;
+            return;
+        }
+        self.soon = (self.soon + 1).min(self.needed + SOON_MORE_MAX);
+        if self.withheld {
+            self.needed = (self.needed - 1).max(SOON_MIN);
+            self.kept += 1;
+        }
+        if self.kept >= WITHHELD_MAX {
+            self.start_over();
         }
     }
 
@@ -267,12 +274,10 @@ mod tests {
         let mut answers = Answers::default();
         assert_eq!(learn(&mut answers), SOON_MIN + 1, "the first is not timed");
         assert!((0..100).all(|_| answer(&mut answers, SOON)));
-        assert!(answer(&mut answers, LATE), "it is late by itself");
-        assert_eq!(
-            learn(&mut answers),
-            SOON_MIN,
-            "and no reason for more than that"
-        );
+        assert!(answer(&mut answers, LATE), "one is late by itself");
+        assert!(answer(&mut answers, SOON));
+        let late = (0..100).take_while(|_| answer(&mut answers, LATE)).count();
+        assert_eq!(late, 3, "of 37 that counted 18, 9 and 4 are left");
     }
 
     #[test]
@@ -280,7 +285,7 @@ mod tests {
         let mut answers = Answers::default();
         assert!((0..1000).all(|_| !answer(&mut answers, LATE)));
         for _ in 0..100 {
-            assert!((1..SOON_MIN).all(|_| !answer(&mut answers, SOON)));
+            assert!((1..SOON_MIN / 2).all(|_| !answer(&mut answers, SOON)));
             assert!(!answer(&mut answers, LATE));
         }
     }
