@@ -226,10 +226,6 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
     let iperf3 = |message_sized| iperf3::Iperf3 { message_sized };
     let libfabric = |endpoint| libfabric::Libfabric { endpoint };
     let datagrams = |under| datagrams::Datagrams::new(programs, under);
-    let ucx = |api| ucx::Ucx {
-        api,
-        carrier: ucx::Carrier::Tcp,
-    };
     let mut stacks: Vec<Box<dyn Stack>> = vec![
         Box::new(raw_tcp(false)),
         Box::new(raw_tcp(true)),
@@ -246,13 +242,12 @@ pub fn all(programs: &Programs) -> Vec<Box<dyn Stack>> {
     let mpi = [mpi::Over::Tcp, mpi::Over::SharedMemory, mpi::Over::UcxTcp];
     stacks.extend(mpi.map(|over| -> Box<dyn Stack> { Box::new(mpi::Mpi::new(programs, over)) }));
     stacks.extend(of_weft(programs));
-    let others: [Box<dyn Stack>; 4] = [
+    let others: [Box<dyn Stack>; 2] = [
         Box::new(libfabric(libfabric::Endpoint::Msg)),
         Box::new(libfabric(libfabric::Endpoint::Rdm)),
-        Box::new(ucx(ucx::Api::Tag)),
-        Box::new(ucx(ucx::Api::Put)),
     ];
     stacks.extend(others);
+    stacks.extend(ucx::own());
     stacks.extend(ablation::all(programs));
     stacks
 }

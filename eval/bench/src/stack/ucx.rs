@@ -1,4 +1,4 @@
-//! UCX under its own `ucx_perftest`: over its own TCP, and over Weft's device.
+//! UCX under its own `ucx_perftest`: over its own TCP and shared memory, and over Weft's device.
 
 use anyhow::{Context, Result};
 
@@ -29,6 +29,8 @@ pub(super) enum Api {
 pub(super) enum Carrier {
     /// UCX's own TCP transport, nothing else.
     Tcp,
+    /// UCX's own shared memory, nothing else: of one machine.
+    SharedMemory,
     /// Its verbs transports (reliable connections, set up over datagrams) on the device of this `weft`.
     Weft(Weft),
 }
@@ -39,10 +41,24 @@ pub(super) struct Ucx {
     pub(super) carrier: Carrier,
 }
 
+/// UCX without Weft.
+pub(super) fn own() -> impl Iterator<Item = Box<dyn Stack>> {
+    let carriers = [Carrier::Tcp, Carrier::SharedMemory];
+    carriers.into_iter().flat_map(|carrier| {
+        [Api::Tag, Api::Put].map(|api| -> Box<dyn Stack> {
+            Box::new(Ucx {
+                api,
+                carrier: carrier.clone(),
+            })
+        })
+    })
+}
+
 impl Stack for Ucx {
     fn name(&self) -> String {
         let carrier = match self.carrier {
             Carrier::Tcp => "tcp",
+            Carrier::SharedMemory => "shared memory",
             Carrier::Weft(_) => "weft",
         };
         let api = match self.api {
@@ -52,7 +68,10 @@ impl Stack for Ucx {
         format!("ucx {carrier} {api}")
     }
 
-    fn serves(&self, workload: &Verbs, _: PathKind) -> bool {
+    fn serves(&self, workload: &Verbs, path: PathKind) -> bool {
+        if self.carrier == Carrier::SharedMemory && path != PathKind::Loopback {
+            return false;
+        }
         let put = self.api == Api::Put;
         match *workload {
             Verbs::Latency { op, mode, .. } => {
@@ -82,6 +101,9 @@ impl Stack for Ucx {
                 Carrier::Tcp => Invocation::new("ucx_perftest", [""; 0])
                     .env("UCX_TLS", "tcp")
                     .env("UCX_NET_DEVICES", interface),
+                Carrier::SharedMemory => {
+                    Invocation::new("ucx_perftest", [""; 0]).env("UCX_TLS", "shm")
+                }
                 Carrier::Weft(weft) => weft
                     .run(&[])
                     .args(["ucx_perftest"])
@@ -165,12 +187,13 @@ impl Ucx {
         words
     }
 
-    /// What the test moves over kernel TCP, rounded down, so that a cell lasts about as long as it
+    /// What the test moves over kernel TCP or shared memory, rounded down, so that a cell lasts about as long as it
     /// should.
     fn octets_per_us(&self) -> f64 {
-        match self.api {
-            Api::Tag => 2000.0,
-            Api::Put => 300.0,
+        match (&self.carrier, self.api) {
+            (Carrier::SharedMemory, _) => 6000.0,
+            (_, Api::Tag) => 2000.0,
+            (_, Api::Put) => 300.0,
         }
     }
 }
@@ -218,6 +241,23 @@ mod tests {
             weft,
             format!("UCX_TLS=rc UCX_NET_DEVICES=weft0:1 weft run -- ucx_perftest {test}")
         );
+    }
+
+    #[test]
+    fn its_own_shared_memory_is_of_one_machine() {
+        let bulk = Verbs::Bulk {
+            op: Op::Write,
+            size: 1 << 20,
+            mode: Mode::Polling,
+        };
+        let serving = |path| {
+            let stacks = own().filter(|stack| stack.serves(&bulk, path));
+            stacks.map(|stack| stack.name()).collect::<Vec<_>>()
+        };
+        let tcp = ["ucx tcp tag", "ucx tcp put"];
+        assert_eq!(serving(PathKind::Veth), tcp);
+        let memory = ["ucx shared memory tag", "ucx shared memory put"];
+        assert_eq!(serving(PathKind::Loopback), [tcp, memory].concat());
     }
 
     #[test]
