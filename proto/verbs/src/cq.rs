@@ -78,6 +78,11 @@ impl CompletionQueue {
         self.overflowed
     }
 
+    /// Whether the next completion, or the next solicited one, is to raise an event.
+    pub fn is_armed(&self) -> bool {
+        self.armed != Armed::No
+    }
+
     /// Asks for one event on the next completion, or the next solicited or failed one. Arming
     /// for any completion is not weakened by a later arming for solicited ones.
     pub fn arm(&mut self, solicited_only: bool) {

@@ -149,6 +149,11 @@ impl Cq {
         progress.flush_deferred();
     }
 
+    /// Whether somebody waits for its next event, or is about to.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.inner.lock().queue.is_armed()
+    }
+
     /// Changes how many completions the queue holds.
     ///
     /// # Errors

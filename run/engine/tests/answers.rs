@@ -5,16 +5,30 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
 use common::{pair, sge, End, ALL};
+use weft_engine::settings::Settings;
 use weft_engine::types::{Completion, Payload, SendFlags, SendOp, SendRequest, WcStatus};
 use weft_engine::Mr;
 
-const TIMEOUT: Duration = Duration::from_secs(20);
-/// Many times the moment.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The moment: long, so that a machine that is busy answers within it, too.
+const MOMENT: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_millis(100);
+
+fn fresh() -> (End, End) {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let settings = Settings {
+            busy_poll: MOMENT,
+            ..Settings::default()
+        };
+        weft_engine::start_with(settings).unwrap();
+    });
+    pair()
+}
 
 /// One of the two programs.
 struct Program {
@@ -85,10 +99,15 @@ fn answer(program: &Program, target: &Mr, stops: &AtomicBool) {
 /// Writes, and has answers, until the completion of one Write is withheld; then `after` with the next one posted, which
 /// nobody answers.
 fn without_an_answer(after: impl FnOnce(&Program, &Mr)) {
+    without_an_answer_to(|_| {}, after);
+}
+
+/// The same, with `before` ahead of that last post.
+fn without_an_answer_to(before: impl FnOnce(&Program), after: impl FnOnce(&Program, &Mr)) {
     // Two threads spin, which is enough for any machine.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let turn = ONE_AT_A_TIME.lock();
-    let (a, b) = pair();
+    let (a, b) = fresh();
     let (a, b) = (Program::new(a), Program::new(b));
     let (from_a, from_b) = (b.own.clone(), a.own.clone());
     let stops = Arc::new(AtomicBool::new(false));
@@ -120,6 +139,7 @@ fn without_an_answer(after: impl FnOnce(&Program, &Mr)) {
     }
     stops.store(true, Ordering::Relaxed);
     let b = answering.join().unwrap();
+    before(&a);
     a.write(&from_a, next());
     after(&a, &from_a);
     drop((b, turn));
@@ -140,6 +160,21 @@ fn who_does_not_poll_finds_it_later() {
         std::thread::sleep(LONG);
         let completion = program.ready().expect("nobody waits for an answer so long");
         assert_eq!(completion.status, WcStatus::Success);
+    });
+}
+
+#[test]
+fn who_is_told_of_completions_has_it_at_once() {
+    let ask = |program: &Program| {
+        let asks = || program.end.send_cq.request_notify(false);
+        // By another thread than the one that posts.
+        std::thread::scope(|scope| scope.spawn(asks).join().unwrap());
+    };
+    without_an_answer_to(ask, |program, _| {
+        assert_eq!(
+            program.ready().map(|one| one.status),
+            Some(WcStatus::Success)
+        );
     });
 }
 

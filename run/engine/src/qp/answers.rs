@@ -180,8 +180,7 @@ impl Qp {
             self.release(inner, engine);
         }
         let most = engine.progress.busy_poll();
-        // Who asks for events waits for them, and not by polling.
-        if most.is_zero() || polling::is_armed() || !inner.machine.may_withhold() {
+        if most.is_zero() || !inner.machine.may_withhold() || self.is_told_of_completions() {
             return;
         }
         let Some(stream) = &inner.stream else {
@@ -191,6 +190,12 @@ impl Qp {
             inner.machine.withhold();
             inner.leased.look_later(engine, stream.token);
         }
+    }
+
+    /// Whether the program has asked for an event, by this thread or for this queue: it waits for that, and not by
+    /// polling.
+    fn is_told_of_completions(&self) -> bool {
+        polling::is_armed() || self.send_cq.is_armed()
     }
 
     /// A completion that is withheld is the program's now.
