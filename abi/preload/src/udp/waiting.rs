@@ -7,7 +7,7 @@ use weft_os::busy_poll::short_waits::Wait;
 use weft_os::dgram::NAME_LEN;
 use weft_os::parts::Receives;
 use weft_os::user::UserBuffers;
-use weft_sockets::udp::{Ask, Datagram};
+use weft_sockets::udp::{Ask, Datagram, Ended};
 
 use super::deliver::deliver;
 use super::room::Room;
@@ -31,9 +31,13 @@ pub(super) enum Waited {
 }
 
 impl Waited {
-    /// Whether something came.
-    fn has_come(&self) -> bool {
-        !matches!(self, Waited::Over(..0))
+    /// What came of it.
+    fn ended(&self) -> Ended {
+        match self {
+            Waited::Over(..0) if errno() == libc::EAGAIN => Ended::WouldBlock,
+            Waited::Over(..0) => Ended::Empty,
+            _ => Ended::Came,
+        }
     }
 }
 
@@ -50,7 +54,7 @@ impl UdpSocket {
         let UdpSocket { stack, record, fd } = self;
         let sockets = self.sockets();
         let most = stack.busy_poll();
-        let wait = caught(None, || Some(sockets.begin_wait(record, most)));
+        let wait = caught(None, || sockets.begin_wait(record, most));
         // One look a call: what it finds may be none of the program's, and the end of receiving shows for ever.
         let looks = |wait: &Wait| !timeout.has_begun() && sockets.looks(record, fd, *wait);
         let is_found = wait.is_some_and(|wait| caught(false, || looks(&wait)));
@@ -61,9 +65,7 @@ impl UdpSocket {
             }
             false => self.take_or_sleep(ask, room, flags, beside, timeout),
         };
-        if let Some(wait) = wait {
-            caught((), || sockets.end_wait(record, wait, waited.has_come()));
-        }
+        caught((), || sockets.end_wait(record, wait, waited.ended()));
         waited
     }
 

@@ -42,6 +42,7 @@ pub use options::RATE_OCTETS;
 pub use outgoing::Call;
 pub use receiver::{Ask, Datagram, CONTROL_OCTETS};
 pub use record::Record;
+pub use waits::Ended;
 
 /// UDP sockets that can be looked after at a time: their records are some pages each.
 const DATAGRAMS_MAX: usize = 4096;
