@@ -3,7 +3,7 @@
 //! On iWARP a Write is complete as soon as the transport has it. A program that writes, takes the completion and then
 //! spins on memory for what its peer writes back (`ib_write_lat`) makes no call meanwhile: the service thread has to be
 //! woken for each answer, on a core that spins. A device completes a Write after a microsecond or two, and by then the
-//! answer may be here. So where answers have come soon many times in a row, the completion of such a Write is withheld
+//! answer may be here. So where answers have come soon many times, the completion of such a Write is withheld
 //! until the peer's next octets, for as long as a thread that waits looks for an event ([`Progress::busy_poll`]): the
 //! program polls for it, and who polls serves the stream. As where a peer acknowledges Writes, the poller has the
 //! stream to itself meanwhile (see `lease`).
