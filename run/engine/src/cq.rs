@@ -1,7 +1,7 @@
 //! Completion queues. Polling one serves every connection of the process.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use weft_verbs::cq::CompletionQueue;
@@ -11,6 +11,21 @@ use crate::context::{AsyncEvent, AsyncObject, CompChannel, Context};
 use crate::error::Error;
 use crate::progress::polling::{self, Taken};
 
+/// A queue pair that may keep a finished completion to itself for a moment (decision 0057).
+pub(crate) trait Withholds: std::fmt::Debug + Send + Sync {
+    /// What it withholds is the program's now.
+    fn end_withholding(&self);
+}
+
+/// A queue pair that sends its completions to a queue.
+#[derive(Debug)]
+struct Sender {
+    number: QpNumber,
+    /// What polling gave back to it.
+    polled: Arc<AtomicU64>,
+    withholds: Option<Weak<dyn Withholds>>,
+}
+
 /// A completion queue.
 #[derive(Debug)]
 pub struct Cq {
@@ -18,6 +33,8 @@ pub struct Cq {
     cookie: u64,
     inner: Mutex<Inner>,
     users: AtomicUsize,
+    /// A hint: a sender withholds a completion.
+    withheld: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -25,8 +42,8 @@ struct Inner {
     queue: CompletionQueue,
     /// Where its events go, until it is destroyed.
     channel: Option<Arc<CompChannel>>,
-    /// The queue pairs that send here, by number, with what polling gave back to each.
-    senders: Vec<(QpNumber, Arc<AtomicU64>)>,
+    /// The queue pairs that send here, by number.
+    senders: Vec<Sender>,
     /// Where the last one stands that was polled.
     recent: usize,
 }
@@ -34,20 +51,20 @@ struct Inner {
 impl Inner {
     fn find(&self, qp: QpNumber) -> Result<usize, usize> {
         self.senders
-            .binary_search_by_key(&qp.0, |(number, _)| number.0)
+            .binary_search_by_key(&qp.0, |sender| sender.number.0)
     }
 
     /// A completion is polled: the places it stands for are free.
     #[inline]
     fn give_back(&mut self, qp: QpNumber, slots: u32) {
-        if self.senders.get(self.recent).is_none_or(|s| s.0 != qp) {
+        if self.senders.get(self.recent).is_none_or(|s| s.number != qp) {
             let Ok(found) = self.find(qp) else {
                 return;
             };
             self.recent = found;
         }
         // The queue's lock makes this the only writer.
-        let polled = &self.senders[self.recent].1;
+        let polled = &self.senders[self.recent].polled;
         let sum = polled.load(Ordering::Relaxed) + u64::from(slots);
         polled.store(sum, Ordering::Release);
     }
@@ -73,6 +90,7 @@ impl Cq {
                 recent: 0,
             }),
             users: AtomicUsize::new(0),
+            withheld: AtomicBool::new(false),
         }))
     }
 
@@ -143,10 +161,31 @@ impl Cq {
             return;
         }
         progress.end_lease();
+        // Who asks for an event stops polling, and what is finished is there by then.
+        if self.withheld.load(Ordering::Relaxed) {
+            self.end_withholding();
+        }
         polling::note_armed();
         self.inner.lock().queue.arm(solicited_only);
         // Who arms is about to sleep, maybe on the descriptor alone.
         progress.flush_deferred();
+    }
+
+    /// A sender withholds a completion.
+    pub(crate) fn note_withheld(&self) {
+        self.withheld.store(true, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn end_withholding(&self) {
+        self.withheld.store(false, Ordering::Relaxed);
+        let senders: Vec<_> = {
+            let inner = self.inner.lock();
+            let withholding = |sender: &Sender| sender.withholds.as_ref()?.upgrade();
+            inner.senders.iter().filter_map(withholding).collect()
+        };
+        // They publish what they have here.
+        senders.iter().for_each(|sender| sender.end_withholding());
     }
 
     /// Whether somebody waits for its next event, or is about to.
@@ -194,10 +233,20 @@ impl Cq {
     }
 
     /// A queue pair's send completions come here; `polled` counts what polling gives back.
-    pub(crate) fn add_sender(&self, qp: QpNumber, polled: &Arc<AtomicU64>) {
+    pub(crate) fn add_sender(
+        &self,
+        number: QpNumber,
+        polled: &Arc<AtomicU64>,
+        withholds: Option<Weak<dyn Withholds>>,
+    ) {
         let mut inner = self.inner.lock();
-        if let Err(at) = inner.find(qp) {
-            inner.senders.insert(at, (qp, polled.clone()));
+        if let Err(at) = inner.find(number) {
+            let sender = Sender {
+                number,
+                polled: polled.clone(),
+                withholds,
+            };
+            inner.senders.insert(at, sender);
         }
     }
 

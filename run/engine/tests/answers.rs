@@ -179,6 +179,17 @@ fn who_is_told_of_completions_has_it_at_once() {
 }
 
 #[test]
+fn who_asks_for_an_event_finds_it_there() {
+    without_an_answer(|program, _| {
+        program.end.send_cq.request_notify(false);
+        assert_eq!(
+            program.ready().map(|one| one.status),
+            Some(WcStatus::Success)
+        );
+    });
+}
+
+#[test]
 fn who_posts_again_has_it_at_once() {
     without_an_answer(|program, target| {
         program.write(target, 7);

@@ -17,6 +17,7 @@ use std::time::Duration;
 use parking_lot::MutexGuard;
 
 use super::{Inner, Qp};
+use crate::cq::Withholds;
 use crate::engine::Engine;
 use crate::host::EngineHost;
 use crate::progress::polling;
@@ -188,6 +189,7 @@ impl Qp {
         };
         if inner.answers.begin(|| engine.now(), most) {
             inner.machine.withhold();
+            self.send_cq.note_withheld();
             inner.leased.look_later(engine, stream.token);
         }
     }
@@ -244,6 +246,19 @@ impl Qp {
     }
 }
 
+impl Withholds for Qp {
+    fn end_withholding(&self) {
+        let engine = self.pd.engine();
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        if inner.machine.withholds() {
+            inner.answers.until = None;
+            self.release(inner, engine);
+            self.finish(guard, None, engine);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_answered_soon_many_times_in_a_row_is_withheld() {
+    fn what_is_answered_soon_many_times_is_withheld() {
         let mut answers = Answers::default();
         assert_eq!(learn(&mut answers), SOON_MIN + 1, "the first is not timed");
         assert!((0..100).all(|_| answer(&mut answers, SOON)));

@@ -32,7 +32,7 @@ use weft_verbs::qp::{Qp as QpMachine, QpConfig};
 use weft_verbs::types::{Access, PostError, QpCap, QpNumber, QpState, MAX_INLINE, MAX_SGE, MAX_WR};
 
 use crate::context::{AsyncObject, Pd};
-use crate::cq::Cq;
+use crate::cq::{Cq, Withholds};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::host::{EngineHost, Results};
@@ -167,8 +167,9 @@ impl Qp {
             unacknowledged: AtomicBool::new(false),
             waits_for_one: AtomicBool::new(false),
         });
+        let withholds: Weak<dyn Withholds> = qp.me.clone();
         qp.send_cq
-            .add_sender(number, &qp.inner.lock().results.polled);
+            .add_sender(number, &qp.inner.lock().results.polled, Some(withholds));
         engine.part::<Table>().insert(&qp);
         engine.stats.add(Total::QueuePairs, 1);
         exit::wakeups();

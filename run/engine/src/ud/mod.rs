@@ -120,7 +120,7 @@ impl UdQp {
             destroyed: AtomicBool::new(false),
         });
         qp.send_cq
-            .add_sender(number, &qp.inner.lock().results.polled);
+            .add_sender(number, &qp.inner.lock().results.polled, None);
         qp.socket.remember(&qp);
         engine.stats.add(Total::QueuePairs, 1);
         Ok(qp)
