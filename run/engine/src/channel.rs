@@ -17,6 +17,8 @@ use crate::sync::{EventCounter, Mutex};
 #[derive(Debug)]
 pub(crate) struct Channel<T> {
     counter: EventCounter,
+    /// How many times [`Progress::busy_poll`] a wait looks for its event before it sleeps.
+    looks: u32,
     queue: Mutex<Queue<T>>,
 }
 
@@ -37,9 +39,11 @@ struct Entry<T> {
 }
 
 impl<T> Channel<T> {
-    pub(crate) fn new() -> Result<Channel<T>, Error> {
+    /// Its waits look for so many times [`Progress::busy_poll`], where events come soon.
+    pub(crate) fn new(looks: u32) -> Result<Channel<T>, Error> {
         Ok(Channel {
             counter: EventCounter::new()?,
+            looks,
             queue: Mutex::new(Queue {
                 events: VecDeque::new(),
                 served: false,
@@ -119,7 +123,9 @@ impl<T> Channel<T> {
         let wait = {
             let mut queue = self.queue.lock();
             queue.served = true;
-            queue.waits.begin(progress.now(), progress.busy_poll())
+            queue
+                .waits
+                .begin(progress.now(), self.looks * progress.busy_poll())
         };
         let outcome = loop {
             if let Some(event) = self.take() {

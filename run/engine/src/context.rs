@@ -45,7 +45,7 @@ impl Context {
     pub fn open() -> Result<Arc<Context>, Error> {
         Ok(Arc::new(Context {
             engine: engine()?,
-            events: Channel::new()?,
+            events: Channel::new(1)?,
         }))
     }
 
@@ -92,7 +92,7 @@ impl Context {
     pub fn create_comp_channel(self: &Arc<Self>) -> Result<Arc<CompChannel>, Error> {
         Ok(Arc::new(CompChannel {
             context: self.clone(),
-            events: Channel::new()?,
+            events: Channel::new(1)?,
         }))
     }
 }

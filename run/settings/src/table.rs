@@ -343,10 +343,10 @@ pub const SETTINGS: &[Setting] = &[
             set: |settings, us| settings.busy_poll = Duration::from_micros(us),
         },
         default: "50",
-        doc: "How long a thread that waits looks before it sleeps, where what it waits for came so soon lately: for an \
-              event (`ibv_get_cq_event`, `rdma_get_cm_event`), and in `recv`, `poll`, `select` and `epoll_wait` with \
-              sockets over carriers or DDP. As long a Write that the peer answers soon may wait for that, to be \
-              complete. 0: who waits sleeps at once, each message costs a wake-up, and no Write waits.",
+        doc: "How long a thread that waits looks before it sleeps, where what it waits for came so soon lately: for a \
+              completion (`ibv_get_cq_event`; four times as long in `rdma_get_cm_event`), and in `recv`, `poll`, `select` \
+              and `epoll_wait` with sockets over carriers or DDP. As long a Write that the peer answers soon may wait \
+              to be complete. 0: who waits sleeps at once, each message costs a wake-up, and no Write waits.",
     },
     Setting {
         name: "socket-buffer",

@@ -52,6 +52,12 @@ pub use sidr::{UdPeer, QKEY, REPLY_OCTETS_MAX, REQUEST_OCTETS_MAX};
 /// (RFC 6581 section 9).
 pub const MAX_PRIVATE_DATA: usize = 508;
 
+/// How many times [`Progress::busy_poll`] who waits for an event of a connection looks for it before it sleeps. A
+/// connection takes that long: TCP's handshake and MPA's, and both ends make a queue pair meanwhile.
+///
+/// [`Progress::busy_poll`]: crate::progress::Progress::busy_poll
+const LOOKS: u32 = 4;
+
 /// What an id is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Service {
@@ -133,7 +139,7 @@ impl EventChannel {
     pub fn new() -> Result<Arc<EventChannel>, Error> {
         Ok(Arc::new(EventChannel {
             engine: engine()?,
-            events: Channel::new()?,
+            events: Channel::new(LOOKS)?,
         }))
     }
 
