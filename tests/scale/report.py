@@ -125,5 +125,5 @@ def written(run):
         answers = figure(run, row, stack, "answers")
         if answers:
             yield (f"With an RDMA Write of 4 KiB ahead of each 4 KiB message ({TITLES[stack]}, {rows.WRITTEN:,} queue pairs): "
-                   f"{answers:,.0f} answers, every octet of message, block and answer as it should be.")
+                   f"{answers:,.0f} answers,\nevery octet of message, block and answer as it should be.")
             yield ""

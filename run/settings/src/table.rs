@@ -187,8 +187,8 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&["auto", "off"], |settings, index| settings.same_host = index == 0),
         default: "auto",
         doc: "What carries a connection between two programs of one user on one machine. `auto`: \
-              memory that both share, two rings of 256 KiB for each connection, where both ends \
-              are Weft and in one network namespace; the TCP connection stays, for its beginning \
+              memory that both share, two rings of 256 KiB for each of some 250 connections of a process, where both \
+              ends are Weft and in one network namespace; the TCP connection stays, for its beginning \
               and end and to wake who sleeps. `off`: TCP. `weft stat` shows which it is.",
     },
     Setting {

@@ -122,6 +122,11 @@ impl Members {
         Token(u64::from(place.generation) << 32 | u64::from(index))
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
     pub(super) fn replace(&mut self, token: Token, member: Arc<dyn Member>) {
         if let Some(place) = self.place(token) {
             place.member = Some(member);

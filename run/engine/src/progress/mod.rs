@@ -231,6 +231,11 @@ impl Progress {
         }
     }
 
+    /// How many members there are: connections, listeners and whatever else is served.
+    pub(crate) fn members(&self) -> usize {
+        self.members.read().count()
+    }
+
     /// A token for timers alone.
     pub(crate) fn reserve(&self, member: Arc<dyn Member>) -> Token {
         self.members.write().insert(member)

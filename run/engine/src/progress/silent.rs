@@ -8,7 +8,7 @@
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
 /// Members in the list at most: a sweep looks at all of them.
-const LISTED_MAX: usize = 64;
+const LISTED_MAX: usize = 256;
 /// Looks in a row that find nothing before a member's bell is armed again.
 const EMPTY_LOOKS_MAX: u32 = 4096;
 
@@ -27,6 +27,8 @@ pub(crate) struct Silent<T> {
 struct List<T> {
     /// Entries that there ever were.
     made: u64,
+    /// Where the last look was: what it came to is said next.
+    looked_at: usize,
     listed: Vec<Listed<T>>,
 }
 
@@ -44,6 +46,7 @@ impl<T: Clone> Silent<T> {
             sleepers: AtomicU32::new(0),
             list: Mutex::new(List {
                 made: 0,
+                looked_at: 0,
                 listed: Vec::new(),
             }),
         }
@@ -93,7 +96,8 @@ impl<T: Clone> Silent<T> {
 
     /// The member in that place, and its entry.
     pub(crate) fn at(&self, place: usize) -> Option<(Entry, T)> {
-        let list = self.list.lock();
+        let mut list = self.list.lock();
+        list.looked_at = place;
         let listed = list.listed.get(place)?;
         Some((listed.entry, listed.member.clone()))
     }
@@ -102,7 +106,9 @@ impl<T: Clone> Silent<T> {
     /// of the list, and its bell is to be armed.
     pub(crate) fn looked(&self, found: bool, entry: Entry) -> bool {
         let mut list = self.list.lock();
-        let Some(place) = list.listed.iter().position(|one| one.entry == entry) else {
+        let is_it = |one: &Listed<T>| one.entry == entry;
+        let near = Some(list.looked_at).filter(|at| list.listed.get(*at).is_some_and(is_it));
+        let Some(place) = near.or_else(|| list.listed.iter().position(is_it)) else {
             return false;
         };
         let empty = &mut list.listed[place].empty;

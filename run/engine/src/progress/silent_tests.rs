@@ -47,8 +47,8 @@ fn who_removes_an_entry_leaves_the_next_one_of_its_member() {
 fn the_list_is_short() {
     let silent = Silent::new();
     let joined = (0..1000).take_while(|&one| silent.add(one));
-    assert_eq!(joined.count(), 64);
-    assert_eq!(asleep(&silent).len(), 64);
+    assert_eq!(joined.count(), 256);
+    assert_eq!(asleep(&silent).len(), 256);
 }
 
 #[test]

@@ -24,6 +24,9 @@ use crate::carrier::{Carrier, SharedRings};
 use crate::engine::Engine;
 use crate::progress::{Member, Served, Token};
 
+/// Members of the process beyond which connections stay on TCP: as many as pollers look at without a bell. Others had a
+/// call at either end for each bell, as TCP has for its octets, and the ring's own memory beside it.
+const MEMBERS_THAT_SHARE: usize = 256;
 /// Bits of a number that name the socket; the others are known to the peer alone.
 const NAME_BITS: u32 = 24;
 /// Names that are tried, where somebody has the first ones.
@@ -290,7 +293,8 @@ impl Qp {
         let (here, there) = (local.ip().to_canonical(), peer.ip().to_canonical());
         let is_near = here == there || here.is_loopback() && there.is_loopback();
         let is_near = is_near || engine.settings.same_host_dir.is_some();
-        engine.settings.same_host && is_near && local != peer && carrier.descriptor().is_some()
+        let may = engine.settings.same_host && is_near && local != peer;
+        may && engine.progress.members() <= MEMBERS_THAT_SHARE && carrier.descriptor().is_some()
     }
 
     /// What to tell the peer, so that it can find this process.
