@@ -34,7 +34,7 @@ impl Rig {
 
     /// The engine does `first` of all when something happens.
     fn where_first(first: impl Fn(&Engine, Happened) + Send + Sync + 'static) -> Rig {
-        let channel = Arc::new(Channel::new().expect("a channel"));
+        let channel = Arc::new(Channel::new(1).expect("a channel"));
         let seen = Arc::new(Watched::new(0));
         let (posts_to, counts) = (channel.clone(), seen.clone());
         let engine = Arc::new(Engine::new(move |engine, what| {
@@ -278,7 +278,7 @@ fn completion() -> Completion {
 fn an_armed_queue_tells_of_every_completion() {
     check(2, || {
         let queue = Arc::new(Mutex::new(CompletionQueue::new(8)));
-        let channel = Arc::new(Channel::new().expect("a channel"));
+        let channel = Arc::new(Channel::new(1).expect("a channel"));
         let (fills, tells) = (queue.clone(), channel.clone());
         // As the engine's queue publishes: the event goes out behind the completion, without its lock.
         let engine = Arc::new(Engine::new(move |engine, _| {
