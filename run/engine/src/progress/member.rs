@@ -176,8 +176,10 @@ mod tests {
             (Arc::new(Nothing), Arc::new(Nothing));
         let first = members.insert(one.clone());
         assert!(members.get(first).is_some());
+        assert_eq!(members.count(), 1);
         members.remove(first);
         assert!(members.get(first).is_none());
+        assert_eq!(members.count(), 0);
         let second = members.insert(other);
         assert_eq!(
             first.number() as u32,
