@@ -34,7 +34,7 @@ pub use weft_os::udp::Received;
 use weft_settings::transport::Policy;
 pub use weft_verbs::ud::flow::weight as datagram_weight;
 
-pub use crate::progress::{Alarm, Drive, Readiness, Source};
+pub use crate::progress::{Alarm, Drive, Quiet, Readiness, Source};
 use crate::stats::PathRow;
 
 const EOPNOTSUPP: i32 = 95;
@@ -202,6 +202,13 @@ pub trait Rings {
 
     /// Whether there is something that was waited for: octets, or room again. Costs no system call.
     fn has_arrived(&self, octets: bool, room: bool) -> bool;
+
+    /// A look found nothing, and nothing is waited for but octets. [`Rings::quiet`] says so until there are some, or the
+    /// end of them, or this end sends.
+    fn note_quiet(&self);
+
+    /// What says without a lock that a look would find nothing.
+    fn quiet(&self) -> Option<Arc<dyn Quiet>>;
 
     /// Whether a send that found no room may be tried again.
     fn has_room(&self) -> bool;

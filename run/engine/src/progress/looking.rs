@@ -2,8 +2,25 @@
 
 use std::sync::{Arc, Weak};
 
-use super::member::{Looked, Member, Served, Token};
+use super::member::{Looked, Member, Quiet, Served, Token};
 use super::Progress;
+
+/// A member that whoever polls looks at.
+#[derive(Clone, Debug)]
+pub(super) struct Watched {
+    member: Weak<dyn Member>,
+    quiet: Option<Arc<dyn Quiet>>,
+}
+
+impl Watched {
+    fn is_quiet(&self) -> bool {
+        self.quiet.as_ref().is_some_and(|quiet| quiet.is_quiet())
+    }
+
+    fn member(&self) -> Option<Arc<dyn Member>> {
+        self.member.upgrade()
+    }
+}
 
 /// A thread that sleeps in the set, until this is dropped.
 #[derive(Debug)]
@@ -16,9 +33,11 @@ impl Drop for Asleep<'_> {
 }
 
 impl Progress {
-    /// Whoever polls looks at this member from now on; false where its bell is to be armed instead.
-    pub(crate) fn look_at(&self, member: &Weak<dyn Member>) -> bool {
-        self.silent.add(member.clone())
+    /// Whoever polls looks at this member from now on; false where its bell is to be armed instead. `quiet` is asked
+    /// before the member is.
+    pub(crate) fn look_at(&self, member: &Weak<dyn Member>, quiet: Option<Arc<dyn Quiet>>) -> bool {
+        let member = member.clone();
+        self.silent.add(Watched { member, quiet })
     }
 
     /// A member is ready without showing it: whoever serves comes by.
@@ -31,7 +50,7 @@ impl Progress {
         self.silent.begin_sleep();
         let asleep = Asleep(self);
         while let Some(listed) = self.silent.take() {
-            if let Some(member) = listed.upgrade().filter(|member| member.arm()) {
+            if let Some(member) = listed.member.upgrade().filter(|member| member.arm()) {
                 each(member);
             }
         }
@@ -41,10 +60,15 @@ impl Progress {
     /// Looks at the members that nobody wakes this process for, and calls `each` for those that were served. Gives
     /// whether there are any.
     pub(super) fn look_at_silent(&self, mut each: impl FnMut(Arc<dyn Member>, Served)) -> bool {
-        let mut place = 0;
-        while let Some((entry, listed)) = self.silent.at(place) {
-            place += 1;
-            let Some(member) = listed.upgrade() else {
+        let mut place = Some(0);
+        while let Some(from) = place {
+            let found = match self.silent.next(from, Watched::is_quiet, Watched::member) {
+                Ok(found) => found,
+                Err(any) => return any,
+            };
+            place = found.next;
+            let entry = found.entry;
+            let Some(member) = found.member else {
                 self.silent.remove(entry);
                 continue;
             };
@@ -61,6 +85,6 @@ impl Progress {
                 each(member, served);
             }
         }
-        place > 0
+        true
     }
 }

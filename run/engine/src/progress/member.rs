@@ -39,6 +39,12 @@ pub(crate) trait Member: Debug + Send + Sync {
     }
 }
 
+/// Says of a member that a look at it would find nothing, without its lock: most of many have nothing.
+pub trait Quiet: Debug + Send + Sync {
+    /// Whether nothing has come since a look found nothing. False where only a look can tell.
+    fn is_quiet(&self) -> bool;
+}
+
 /// What a look at a member came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Looked {

@@ -35,7 +35,7 @@ mod wakeups_tests;
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -53,7 +53,9 @@ pub(crate) use driven::drive;
 pub use driven::{Alarm, Drive};
 pub(crate) use lead::Lead;
 use lease::Lease;
+use looking::Watched;
 use member::Members;
+pub use member::Quiet;
 pub(crate) use member::{Flush, Hints, Looked, Member, Served, Token};
 use oversubscription::Oversubscription;
 use polling::Polls;
@@ -79,7 +81,7 @@ pub(crate) struct Progress {
     /// Members without a descriptor that have said that they are ready.
     ready: Arc<ReadyList>,
     /// Members that whoever polls looks at.
-    silent: Silent<Weak<dyn Member>>,
+    silent: Silent<Watched>,
     wakeups: Wakeups,
     pub(crate) polls: Polls,
     pub(crate) oversubscription: Oversubscription,

@@ -4,17 +4,28 @@
 //! nobody sleeps in the set a member with something to read does not show there: it stands in this list, and whoever
 //! sweeps looks at it. Who is about to sleep counts itself first and empties the list then, arming each member's bell;
 //! who puts a member into the list looks at the count behind that. One of the two sees the other.
+//!
+//! Most members of a long list have nothing. A sweep passes them by without their locks (decision 0059).
 
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
-/// Members in the list at most: a sweep looks at all of them.
+/// Members in the list at most: a sweep goes over all of them.
 const LISTED_MAX: usize = 256;
 /// Looks in a row that find nothing before a member's bell is armed again.
-const EMPTY_LOOKS_MAX: u32 = 4096;
+const EMPTY_LOOKS_MAX: u32 = 65_536;
 
 /// An entry of the list: which one, of all that there ever were.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry(u64);
+
+/// A member of the list that is to be looked at.
+#[derive(Debug)]
+pub(crate) struct ToLookAt<T> {
+    pub(crate) entry: Entry,
+    pub(crate) member: T,
+    /// The place behind it, if there are members.
+    pub(crate) next: Option<usize>,
+}
 
 /// The list.
 #[derive(Debug)]
@@ -94,12 +105,35 @@ impl<T: Clone> Silent<T> {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The member in that place, and its entry.
-    pub(crate) fn at(&self, place: usize) -> Option<(Entry, T)> {
-        let mut list = self.list.lock();
-        list.looked_at = place;
-        let listed = list.listed.get(place)?;
-        Some((listed.entry, listed.member.clone()))
+    /// The first member from that place on that is to be looked at; else whether there are members at all. Passes those
+    /// by that `is_quiet` says have nothing: that is a look, too. `take` makes what is given of the member.
+    #[inline]
+    pub(crate) fn next<R>(
+        &self,
+        from: usize,
+        is_quiet: impl Fn(&T) -> bool,
+        take: impl FnOnce(&T) -> R,
+    ) -> Result<ToLookAt<R>, bool> {
+        let mut guard = self.list.lock();
+        let list = &mut *guard;
+        let mut place = from;
+        while let Some(listed) = list.listed.get_mut(place) {
+            // Whoever was quiet for so long is taken out by a look.
+            if listed.empty < EMPTY_LOOKS_MAX && is_quiet(&listed.member) {
+                listed.empty += 1;
+                place += 1;
+                continue;
+            }
+            let (entry, member) = (listed.entry, take(&listed.member));
+            list.looked_at = place;
+            let next = (place + 1 < list.listed.len()).then_some(place + 1);
+            return Ok(ToLookAt {
+                entry,
+                member,
+                next,
+            });
+        }
+        Err(place > 0)
     }
 
     /// A look at a member found something, or nothing. True where nothing was found for so long that it was taken out

@@ -152,6 +152,11 @@ impl Answers {
         self.kept = 0;
     }
 
+    /// Whether a completion is withheld until some time.
+    pub(super) fn are_bounded(&self) -> bool {
+        self.until.is_some()
+    }
+
     /// Whether a completion has been withheld for long enough.
     pub(super) fn are_late(&self, now: impl FnOnce() -> Duration) -> bool {
         self.until.is_some_and(|until| until <= now())
@@ -211,7 +216,7 @@ impl Qp {
     /// Whether a completion has been withheld for long enough.
     #[inline]
     pub(super) fn is_answer_late(&self, inner: &Inner) -> bool {
-        inner.answers.until.is_some() && inner.answers.are_late(|| self.pd.engine().now())
+        inner.answers.are_bounded() && inner.answers.are_late(|| self.pd.engine().now())
     }
 
     /// Locks the queue pair. A completion that was withheld for long enough is the program's before that.

@@ -67,7 +67,7 @@ impl Qp {
             return;
         }
         let me: Weak<dyn Member> = self.me.clone();
-        stream.listed = engine.progress.look_at(&me);
+        stream.listed = engine.progress.look_at(&me, rings.quiet());
         if !stream.listed && !rings.arm(octets, stream.blocked) {
             engine.progress.serve_soon(stream.token);
         }
@@ -100,6 +100,10 @@ impl Qp {
         let rings = stream.carrier.rings();
         let has_arrived = |rings: &dyn Rings| rings.has_arrived(octets, stream.blocked);
         if !rings.is_some_and(has_arrived) && !self.is_answer_late(&guard) {
+            let waits_for_octets_alone = !stream.blocked && !guard.answers.are_bounded();
+            if let Some(rings) = rings.filter(|_| waits_for_octets_alone) {
+                rings.note_quiet();
+            }
             return Looked::Nothing;
         }
         Looked::Served(match self.serve_locked(guard, false) {

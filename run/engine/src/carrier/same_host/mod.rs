@@ -22,6 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weft_os::rings::{SharedRings, AREA_OCTETS};
@@ -38,7 +39,7 @@ const BELL: [u8; 1] = [0];
 #[derive(Debug)]
 pub struct SameHost {
     connection: Box<dyn Carrier>,
-    shared: OnceCell<Shared>,
+    shared: OnceCell<Arc<Shared>>,
     state: RefCell<State>,
 }
 
@@ -65,13 +66,13 @@ impl SameHost {
     }
 
     fn share(&self, rings: SharedRings, own: usize, wants_crc: bool) -> io::Result<&Shared> {
-        let shared = Shared {
-            rings,
-            own,
-            wants_crc,
-        };
-        match self.shared.set(shared) {
-            Ok(()) => self.shared.get().ok_or(io::ErrorKind::Other.into()),
+        let shared = Shared::new(rings, own, wants_crc);
+        match self.shared.set(Arc::new(shared)) {
+            Ok(()) => self
+                .shared
+                .get()
+                .map(|shared| &**shared)
+                .ok_or(io::ErrorKind::Other.into()),
             Err(_) => Err(io::ErrorKind::AlreadyExists.into()),
         }
     }
@@ -267,6 +268,10 @@ impl Drop for SameHost {
     /// As the kernel closes a socket: a reset where that was asked for or something was not read, else the end of the
     /// stream behind what was sent.
     fn drop(&mut self) {
+        if let Some(shared) = self.shared.get() {
+            // Who looks at it finds that it is gone, and lets go of the memory.
+            shared.end_quiet();
+        }
         let Some(shared) = self.settle() else {
             return;
         };

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use weft_os::rings::{RingsToShare, SharedRings};
 
 use super::protocol::{self, End, FOR_OCTETS, FOR_ROOM};
 use super::shared::{ACCEPTED, OFFER, OFFERED, WITH_CRC};
 use super::SameHost;
-use crate::carrier::{Bell, Rings};
+use crate::carrier::{Bell, Quiet, Rings};
 
 fn for_what(octets: bool, room: bool) -> u64 {
     u64::from(octets) * FOR_OCTETS + u64::from(room) * FOR_ROOM
@@ -71,6 +72,21 @@ impl Rings for SameHost {
             && !state.awaits_connection(shared)
             && (state.end.available(other) != Ok(0) || other.state.load(Ordering::Relaxed) != 0);
         readable || room && Self::has_room_now(shared, &mut state)
+    }
+
+    #[inline]
+    fn note_quiet(&self) {
+        if let Some((shared, mut state)) = self.in_use() {
+            let is_empty = !shared.is_foreign() && state.end.available(shared.other()) == Ok(0);
+            if is_empty {
+                shared.note_quiet(state.end.taken());
+            }
+        }
+    }
+
+    fn quiet(&self) -> Option<Arc<dyn Quiet>> {
+        let shared = self.shared.get()?;
+        Some(shared.clone())
     }
 
     fn has_room(&self) -> bool {

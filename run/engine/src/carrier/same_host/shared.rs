@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weft_os::rings::{Area, SharedRings};
 
 use super::protocol::Side;
+use crate::carrier::Quiet;
 
 /// Words of one end; a cache line, and the one that the processor fetches with it, are one writer's.
 pub(super) const SIDE_WORDS: usize = 64;
@@ -34,9 +35,49 @@ pub(super) struct Shared {
     pub(super) own: usize,
     /// This end has CRCs whatever the other one wants.
     pub(super) wants_crc: bool,
+    /// Octets that this end had taken when a look found nothing more; [`UNQUIET`] where only a look can tell.
+    quiet_at: AtomicU64,
+}
+
+/// No count of octets is this.
+const UNQUIET: u64 = u64::MAX;
+
+impl Quiet for Shared {
+    /// Relaxed loads do: a look that finds something loads again, in order.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        if self.is_foreign() {
+            return false;
+        }
+        let other = self.other();
+        other.written.load(Ordering::Relaxed) == self.quiet_at.load(Ordering::Relaxed)
+            && other.state.load(Ordering::Relaxed) == 0
+    }
 }
 
 impl Shared {
+    pub(super) fn new(rings: SharedRings, own: usize, wants_crc: bool) -> Shared {
+        Shared {
+            rings,
+            own,
+            wants_crc,
+            quiet_at: AtomicU64::new(UNQUIET),
+        }
+    }
+
+    /// A look found nothing behind so many octets.
+    #[inline]
+    pub(super) fn note_quiet(&self, taken: u64) {
+        self.quiet_at.store(taken, Ordering::Relaxed);
+    }
+
+    /// Something else than octets may be waited for from now on: room, or the time until which a completion waits for
+    /// an answer.
+    #[inline]
+    pub(super) fn end_quiet(&self) {
+        self.quiet_at.store(UNQUIET, Ordering::Relaxed);
+    }
+
     pub(super) fn words(&self, of: usize) -> &[AtomicU64] {
         &self.rings.words()[of * SIDE_WORDS..(of + 1) * SIDE_WORDS]
     }

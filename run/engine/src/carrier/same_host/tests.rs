@@ -63,6 +63,47 @@ fn who_awaits_octets_of_the_connection_sleeps_beside_those_of_the_ring() {
     assert!(other.arm(true, false) && other.is_armed(true, false));
 }
 
+/// Whether a sweep passes it by.
+fn is_quiet(end: &SameHost) -> bool {
+    end.quiet().expect("memory is shared").is_quiet()
+}
+
+#[test]
+fn an_end_is_quiet_until_something_comes_or_it_sends() {
+    let (one, other) = ends(0);
+    assert!(!is_quiet(&other), "nobody has looked");
+    assert_eq!(received(&other), 0);
+    other.note_quiet();
+    assert!(is_quiet(&other));
+
+    assert!(matches!(one.send(&[2; 7]), Transfer::Octets(7)));
+    assert!(!is_quiet(&other), "octets are there");
+    other.note_quiet();
+    assert!(!is_quiet(&other), "nobody reads them now, and may later");
+    assert_eq!(received(&other), 7);
+    assert!(!is_quiet(&other), "nobody has looked since");
+    other.note_quiet();
+    assert!(is_quiet(&other));
+
+    assert!(matches!(other.send(&[2; 7]), Transfer::Octets(7)));
+    assert!(!is_quiet(&other), "who sends may wait for room");
+    other.note_quiet();
+    one.finish();
+    assert!(!is_quiet(&other), "the end is there");
+}
+
+#[test]
+fn what_says_that_an_end_is_quiet_says_so_no_more_when_it_is_gone() {
+    let (one, other) = ends(0);
+    assert_eq!(received(&one), 0);
+    one.note_quiet();
+    let quiet = one.quiet().expect("memory is shared");
+    assert!(quiet.is_quiet());
+    drop(one);
+    assert!(!quiet.is_quiet(), "whoever looks lets go of it");
+    drop(other);
+}
+
 /// What the other end's connection has within that time.
 fn rings(of: &SameHost, within: Duration) -> usize {
     let end = std::time::Instant::now() + within;

@@ -202,7 +202,7 @@ impl SameHost {
     ) -> Transfer {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let shared = self.shared.get();
+        let shared = self.shared.get().map(|shared| &**shared);
         if shared.is_some_and(Shared::is_foreign) {
             return failed(EPIPE);
         }
@@ -292,6 +292,7 @@ impl SameHost {
     ) -> Transfer {
         let mut state = self.state.borrow_mut();
         if let Some(shared) = self.shared.get().filter(|_| state.sends_by_ring) {
+            shared.end_quiet();
             return by_ring(self, shared, &mut state);
         }
         let outcome = by_connection(&*self.connection);
