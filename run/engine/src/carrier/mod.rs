@@ -203,8 +203,8 @@ pub trait Rings {
     /// Whether there is something that was waited for: octets, or room again. Costs no system call.
     fn has_arrived(&self, octets: bool, room: bool) -> bool;
 
-    /// A look found nothing, and nothing is waited for but octets. [`Rings::quiet`] says so until there are some, or the
-    /// end of them, or this end sends.
+    /// A look found nothing, and nothing is waited for but octets. [`Rings::quiet`] says so until there are some, or
+    /// the end of them, or this end sends.
     fn note_quiet(&self);
 
     /// What says without a lock that a look would find nothing.
