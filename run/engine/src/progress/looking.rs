@@ -6,7 +6,7 @@ use super::member::{Looked, Member, Quiet, Served, Token};
 use super::Progress;
 
 /// A member that whoever polls looks at.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Watched {
     member: Weak<dyn Member>,
     quiet: Option<Arc<dyn Quiet>>,

@@ -51,7 +51,7 @@ struct Listed<T> {
     empty: u32,
 }
 
-impl<T: Clone> Silent<T> {
+impl<T> Silent<T> {
     pub(crate) fn new() -> Silent<T> {
         Silent {
             sleepers: AtomicU32::new(0),

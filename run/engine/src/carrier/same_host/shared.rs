@@ -39,7 +39,7 @@ pub(super) struct Shared {
     quiet_at: AtomicU64,
 }
 
-/// No count of octets is this.
+/// No honest count of octets is this.
 const UNQUIET: u64 = u64::MAX;
 
 impl Quiet for Shared {
@@ -49,8 +49,10 @@ impl Quiet for Shared {
         if self.is_foreign() {
             return false;
         }
-        let other = self.other();
-        other.written.load(Ordering::Relaxed) == self.quiet_at.load(Ordering::Relaxed)
+        let (other, at) = (self.other(), self.quiet_at.load(Ordering::Relaxed));
+        // The other end may write any number, this one too.
+        at != UNQUIET
+            && other.written.load(Ordering::Relaxed) == at
             && other.state.load(Ordering::Relaxed) == 0
     }
 }

@@ -93,6 +93,16 @@ fn an_end_is_quiet_until_something_comes_or_it_sends() {
 }
 
 #[test]
+fn no_count_of_the_other_ends_makes_an_end_quiet_that_was_not_found_so() {
+    let (_one, other) = ends(0);
+    let shared = other.shared.get().unwrap();
+    for count in [0, 1, u64::MAX] {
+        shared.other().written.store(count, Ordering::SeqCst);
+        assert!(!is_quiet(&other), "{count}");
+    }
+}
+
+#[test]
 fn what_says_that_an_end_is_quiet_says_so_no_more_when_it_is_gone() {
     let (one, other) = ends(0);
     assert_eq!(received(&one), 0);
