@@ -92,12 +92,20 @@ impl Service {
                 count(&self.offload.counts.bells);
             }
             None if pause >= BY_ITSELF_AFTER => {
-                port.with_fd(|fd| self.offload.ring_in_place_of_peer(fd));
+                self.ring_in_place_of_peer(port);
             }
             // A carrier may be on its way.
             None => {}
         }
         true
+    }
+
+    /// The socket sends the bell to itself. Who is woken by it waits in its first call until the socket hears its peer
+    /// again: else its answer might come back to it, and its own address be taken for its peer's.
+    fn ring_in_place_of_peer(&self, port: Held) {
+        let _no_send = port.paths();
+        let _no_receive = port.inlet();
+        port.with_fd(|fd| self.offload.ring_in_place_of_peer(fd));
     }
 
     /// A channel of the peer's to the socket: the one that something came by, or another one where that is closed. On a
