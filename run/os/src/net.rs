@@ -13,10 +13,12 @@ use crate::lists::{Gather, Scatter};
 use crate::private::Private;
 use crate::sys;
 use addresses::Addresses;
+use pace::{begin_unpaced, pace_if_far, NEAR};
 
 mod addresses;
 mod apart;
 mod bell;
+mod pace;
 mod transfer;
 
 pub use apart::source_apart;
@@ -103,6 +105,7 @@ impl BoundSocket {
     pub fn listen(self, backlog: i32) -> io::Result<TcpListener> {
         // Accepted sockets inherit it.
         sockopt::set_tcp_nodelay(&self.fd, true)?;
+        begin_unpaced(&self.fd);
         net::listen(&self.fd, backlog)?;
         Ok(TcpListener { fd: self.fd })
     }
@@ -119,6 +122,7 @@ impl BoundSocket {
 fn start_connect(fd: Private, peer: SocketAddr) -> io::Result<TcpStream> {
     // Before the SYN, so that not even the first FPDU waits for an acknowledgement.
     sockopt::set_tcp_nodelay(&fd, true)?;
+    begin_unpaced(&fd);
     match net::connect(&fd, &peer) {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(TcpStream::new(fd)),
         Err(error) => Err(error.into()),
@@ -167,6 +171,7 @@ impl TcpListener {
             Ok((fd, peer)) => {
                 let fd = Private::from(fd);
                 descriptors::make_room(fd.as_raw_fd() as u64);
+                pace_if_far(&fd, NEAR);
                 let stream = TcpStream::new(fd);
                 let peer = match peer {
                     Some(peer) => {
@@ -251,7 +256,9 @@ impl TcpStream {
     /// # Errors
     /// Why it failed.
     pub fn connect_result(&self) -> io::Result<()> {
-        sockopt::socket_error(&*self.fd)?.map_err(Into::into)
+        sockopt::socket_error(&*self.fd)??;
+        pace_if_far(&*self.fd, NEAR);
+        Ok(())
     }
 
     /// Sends octets.

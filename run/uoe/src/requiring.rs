@@ -191,6 +191,10 @@ impl Offload {
                     count(&self.counts.sent);
                     return Sent::Done;
                 }
+                Ok(Put::Flushed) => {
+                    count(&self.counts.sent);
+                    return Sent::Flushed;
+                }
                 Ok(Put::Full { .. }) => Carrier::Full,
                 Ok(Put::Gone) => Carrier::Down,
                 Err(errno) => return Sent::Failed(errno),

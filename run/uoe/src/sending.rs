@@ -36,6 +36,8 @@ pub enum Sent {
     Plain,
     /// It is on its way, or was dropped as datagrams are.
     Done,
+    /// It is on its way, behind what had to leave first: that took the program's time.
+    Flushed,
     /// It is refused, with this errno.
     Failed(i32),
     /// Nothing yet: the caller is to sleep so long, without any lock of the socket's, and to offer it again.
@@ -211,7 +213,7 @@ impl Offload {
             return Tried::Sent(Sent::Plain);
         };
         let put = link.put(path.link, path.channel, sending.len, before, fill);
-        let is_put = matches!(put, Ok(Put::Done));
+        let is_put = matches!(put, Ok(Put::Done | Put::Flushed));
         if let Way::ChannelBarrier(number) = way {
             let channel = path.channel;
             let barrier = Control::Barrier { channel, number };
@@ -224,6 +226,10 @@ impl Offload {
             Ok(Put::Done) => {
                 count(&self.counts.sent);
                 Tried::Sent(Sent::Done)
+            }
+            Ok(Put::Flushed) => {
+                count(&self.counts.sent);
+                Tried::Sent(Sent::Flushed)
             }
             Ok(Put::Full { said }) => {
                 if !said {

@@ -269,10 +269,12 @@ impl Offload {
 
     /// Wakes who waits in the kernel at the socket behind `fd`, which is not connected. Says whether the bell left.
     pub(crate) fn ring(&self, fd: RawFd) -> bool {
-        let Some(at) = beside::local_end(fd) else {
+        let mut name = [0; dgram::NAME_LEN];
+        let len = dgram::local_name(fd, &mut name);
+        let Some(at) = name.get(..len).and_then(beside::written_addr) else {
             return false;
         };
-        let is_v6 = dgram::get_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(libc::AF_INET6);
+        let is_v6 = at.is_ipv6();
         let ip = match at.ip() {
             ip if !ip.is_unspecified() => ip,
             // One of IPv6 has IPv4 too unless it says otherwise.

@@ -55,7 +55,10 @@ impl Datagrams {
             Sent::Plain => None,
             Sent::Failed(errno) => Some(Verdict::Done(Err(errno))),
             Sent::Wait(pause) => return Err(pause),
-            Sent::Done => {
+            done @ (Sent::Done | Sent::Flushed) => {
+                if done == Sent::Flushed {
+                    tx.sender.resume(dgram::now());
+                }
                 self.have_flushed(offload);
                 Some(Verdict::Done(Ok(sending.len)))
             }

@@ -110,6 +110,7 @@ impl Datagrams {
         if record.sends_after_answer() {
             tx.sender.answered();
         }
+        let has_waited = call.is_busy.is_some();
         let is_busy = match call.is_busy {
             Some(is_busy) => is_busy,
             None => tx.sender.is_busy(call.since, len, self.busy_after),
@@ -127,6 +128,10 @@ impl Datagrams {
             // That the neighbour is there says nothing to a connection.
             if is_bare || call.flags & !FLAGS_CARRIED == 0 {
                 if let Some(verdict) = self.send_offloaded(record, &mut tx, sending, call.data)? {
+                    // A full carrier kept the program, which paused no longer by itself than it would have.
+                    if has_waited {
+                        tx.sender.resume(dgram::now());
+                    }
                     return Ok(verdict);
                 }
             } else if let Verdict::Done(refused) = self.leave_to_kernel(record, call.fd, call.to) {

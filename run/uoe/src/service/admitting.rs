@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft_os::dgram::{self, get_int};
+use weft_os::dgram::get_int;
 use weft_settings::datagrams::Uoe;
 use weft_uoe::carrier::PROOF_TIMEOUT;
 use weft_uoe::control::Why;
@@ -20,12 +20,6 @@ use crate::suitable::{candidate, is_connected};
 const UNPROVEN_MAX: usize = 256;
 /// Channels that may be refused one after the other, without one that is not. Each costs a look at every socket.
 const REFUSED_MAX: u32 = 256;
-/// How often it is looked whether a bell has arrived, at most, and how long between two looks: a program that has taken
-/// it out of the kernel's queue may not have counted it yet. Not for long: the thread does nothing else meanwhile, and
-/// who asks for channels to a socket that cannot be woken would keep it from its work.
-const LOOKS_MAX: u32 = 10;
-const LOOKS_EVERY: Duration = Duration::from_micros(50);
-
 /// A channel whose socket cannot have it yet: a plain receive is under way.
 #[derive(Debug)]
 pub(crate) struct Admitting {
@@ -155,31 +149,6 @@ impl Service {
         if side.refused > REFUSED_MAX {
             side.fault = Some(Fault::InVain(REFUSED_MAX));
         }
-    }
-
-    /// Whether a bell comes to it: it may be bound to an interface, or hear from some addresses alone, or another
-    /// socket has its port. To one that is connected a bell comes where the proof does.
-    pub(super) fn can_be_woken(&self, port: Held) -> bool {
-        if port.with_fd(is_connected) == Some(true) {
-            return true;
-        }
-        let offload = self.offload;
-        // The program may be waiting, and have taken the bell before it is looked for.
-        let before = offload.bells_taken();
-        if port.with_fd(|fd| offload.ring(fd)) != Some(true) {
-            return false;
-        }
-        let is_there = |fd| dgram::ready(fd, libc::POLLIN, 0) & libc::POLLIN != 0;
-        for look in 0..LOOKS_MAX {
-            if port.with_fd(is_there) == Some(true) || offload.bells_taken() != before {
-                return true;
-            }
-            // A second bell would be one more for another program, where that has the port.
-            if look > 0 {
-                std::thread::sleep(LOOKS_EVERY);
-            }
-        }
-        false
     }
 }
 

@@ -26,6 +26,12 @@ const AGAIN_MAX: Duration = Duration::from_secs(1);
 /// all gone is sent them by itself: for a moment it hears nobody else, and what it sends comes back to it.
 const BY_ITSELF_AFTER: Duration = Duration::from_millis(8);
 
+/// How often it is looked whether a bell has arrived, at most, and how long between two looks: a program that has taken
+/// it out of the kernel's queue may not have counted it yet. Not for long: the thread does nothing else meanwhile, and
+/// who asks for channels to a socket that cannot be woken would keep it from its work.
+const LOOKS_MAX: u32 = 10;
+const LOOKS_EVERY: Duration = Duration::from_micros(50);
+
 /// So many bells in a row may fail to arrive.
 const UNHEARD_MAX: u32 = 2;
 
@@ -82,8 +88,8 @@ impl Service {
 
     /// Says whether the bell arrived, as far as that can be seen. `pause`: until the next one.
     fn ring_once(&mut self, port: Held, by: (u32, u16), pause: Duration) -> bool {
-        if port.with_fd(is_connected) != Some(true) {
-            return self.can_be_woken(port);
+        if let Some(has_come) = self.ring_unconnected(port) {
+            return has_come;
         }
         // It hears its peer alone: that is asked for a bell.
         match self.channel_of_peer(port, by) {
@@ -98,6 +104,46 @@ impl Service {
             None => {}
         }
         true
+    }
+
+    /// Whether a bell comes to it: it may be bound to an interface, or hear from some addresses alone, or another
+    /// socket has its port. To one that is connected a bell comes where the proof does.
+    pub(super) fn can_be_woken(&self, port: Held) -> bool {
+        self.ring_unconnected(port).unwrap_or(true)
+    }
+
+    /// Sends the bell to the socket from itself, and says whether it has come; nothing where the socket is connected.
+    fn ring_unconnected(&self, port: Held) -> Option<bool> {
+        let offload = self.offload;
+        // The program may be waiting, and have taken the bell before it is looked for.
+        let before = offload.bells_taken();
+        let is_there = |fd| {
+            offload.bells_taken() != before || dgram::ready(fd, libc::POLLIN, 0) & libc::POLLIN != 0
+        };
+        // One look at the descriptor for all of it: each bell takes these calls.
+        let rung = port.with_fd(|fd| {
+            let (is_connected, mut has_left, mut has_come) = (is_connected(fd), false, false);
+            if !is_connected {
+                has_left = offload.ring(fd);
+                has_come = has_left && is_there(fd);
+            }
+            (is_connected, has_left, has_come)
+        });
+        let (is_connected, has_left, mut has_come) = rung.unwrap_or_default();
+        if is_connected {
+            return None;
+        }
+        for look in 1..LOOKS_MAX {
+            if !has_left || has_come {
+                break;
+            }
+            // A second bell would be one more for another program, where that has the port.
+            if look > 1 {
+                std::thread::sleep(LOOKS_EVERY);
+            }
+            has_come = port.with_fd(is_there) == Some(true);
+        }
+        Some(has_come)
     }
 
     /// The socket sends the bell to itself. Who is woken by it waits in its first call until the socket hears its peer

@@ -226,6 +226,7 @@ impl Service {
         numbers.extend(adapter.map(|number| (number, Interest::Read)));
         let asked = self.asked.iter().map(Asked::number);
         numbers.extend(asked.map(|number| (number, Interest::Read)));
+        let names_from = numbers.len();
         let names = self.names.iter().map(|name| name.number(now()));
         numbers.extend(names.map(|number| (number, Interest::Read)));
         numbers.truncate(WAITED_FOR_MAX);
@@ -238,6 +239,10 @@ impl Service {
         self.offload.sleeps.store(false, Ordering::Relaxed);
         if ready[0] {
             self.offload.clear_waker();
+        }
+        for (at, name) in self.names.iter_mut().enumerate() {
+            // Those that are too many to be waited for may always be.
+            name.note_ready(ready.get(names_from + at).copied().unwrap_or(true));
         }
         Ready {
             listener: ready.get(1).copied().unwrap_or(false),

@@ -17,6 +17,8 @@ const HEARD_MAX: usize = 16;
 const DEAF_FOR: Duration = Duration::from_millis(100);
 /// How long what came over carriers may wait for the program once another process has received from the socket.
 const TAKEN_WITHIN: Duration = Duration::from_secs(1);
+/// How often it is looked whether a name's descriptor is still its own.
+const SEEN_EVERY: Duration = Duration::from_millis(20);
 /// How soon it is looked again whether it was taken.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -27,6 +29,10 @@ pub(crate) struct Name {
     listener: Guarded<Listener>,
     since: Duration,
     deaf_until: Duration,
+    /// Somebody may have connected since it was looked at last.
+    is_met: bool,
+    /// When it was looked at last whether the descriptor is still the name's.
+    seen_at: Duration,
     /// Another process receives from the socket: the name is let go of, by then at the latest.
     given_up_by: Option<Duration>,
 }
@@ -38,6 +44,21 @@ impl Name {
             true => -1,
             false => self.listener.number(),
         }
+    }
+
+    /// What the wait for [`Name::number`] said.
+    pub(super) fn note_ready(&mut self, is_ready: bool) {
+        self.is_met |= is_ready;
+    }
+
+    /// Whether its descriptor is still its own. The program may close it with all others, which shows soon enough: a
+    /// look costs a call of the kernel's.
+    fn is_there(&mut self, now: Duration) -> bool {
+        if self.seen_at != Duration::ZERO && now < self.seen_at + SEEN_EVERY {
+            return true;
+        }
+        self.seen_at = now;
+        self.listener.is_there()
     }
 }
 
@@ -82,6 +103,8 @@ impl Service {
             listener,
             since: now,
             deaf_until: Duration::ZERO,
+            is_met: true,
+            seen_at: now,
             given_up_by: None,
         });
         match is_shared {
@@ -94,8 +117,12 @@ impl Service {
     pub(super) fn hear_of_others(&mut self) {
         let now = now();
         let mut met = Vec::new();
-        for name in self.names.iter_mut().filter(|name| now >= name.deaf_until) {
+        let may_hear = |name: &&mut Name| name.is_met && now >= name.deaf_until;
+        for name in self.names.iter_mut().filter(may_hear) {
+            name.is_met = false;
             let Some(listener) = name.listener.get() else {
+                // It is let go of at once.
+                name.seen_at = Duration::ZERO;
                 continue;
             };
             for heard in 1..=HEARD_MAX {
@@ -108,6 +135,7 @@ impl Service {
                     met.push(name.port);
                 }
                 if heard == HEARD_MAX {
+                    name.is_met = true;
                     name.deaf_until = now + DEAF_FOR;
                 }
             }
@@ -138,7 +166,7 @@ impl Service {
 
     fn needs_name(&self, name: &mut Name, now: Duration) -> bool {
         let port = name.port;
-        if !port.is_alive() || port.port.is_off() || !name.listener.is_there() {
+        if !port.is_alive() || port.port.is_off() || !name.is_there(now) {
             return false;
         }
         let peer = self

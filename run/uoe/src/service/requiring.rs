@@ -289,7 +289,7 @@ fn send_queued(
         };
         let put = link.put(id, channel, record.octets.len(), None, fill);
         match put.unwrap_or_else(|never| match never {}) {
-            Put::Done => required.queue.pop(),
+            Put::Done | Put::Flushed => required.queue.pop(),
             Put::Full { .. } => break,
             Put::Gone => {
                 required.is_up = false;

@@ -132,7 +132,7 @@ impl Socket {
         };
         loop {
             match self.offload.send(self.port, sending, fill) {
-                Sent::Done => return Ok(true),
+                Sent::Done | Sent::Flushed => return Ok(true),
                 Sent::Plain => {
                     // A full queue drops, as on any machine.
                     let _ = match is_connected {
