@@ -479,6 +479,14 @@ mod tests {
         let key = Key::new(&[1; 16], &[2; 16]);
         let outlet = Outlet::Kernel(Guarded::new(stream));
         link.begin(1, Gather::new(vec![0; 65_536], key, 0), outlet);
+        let fill = |room: &mut [u8]| {
+            room.fill(7);
+            Ok::<(), ()>(())
+        };
+        let some = || link.put(ID, 1, 1000, None, fill).unwrap();
+        let first: Vec<Put> = (0..66).map(|_| some()).collect();
+        let full = first.iter().position(|put| *put == Put::Flushed);
+        assert_eq!(full, Some(65), "65 of 1,008 octets find room in 65,536");
         while put(&link) == Put::Done {}
         assert!(
             link.waits() && !link.is_stalled(),

@@ -21,7 +21,7 @@ use crate::mail::Mail;
 use crate::offload::{now, Offload};
 use crate::paths::{Path, Paths};
 use crate::port::Port;
-use crate::sending::{destination, Sending, Sent, LOOK_AGAIN};
+use crate::sending::{destination, sent, Sending, Sent, LOOK_AGAIN};
 use crate::service::{full_timeout, time_at_rate};
 
 /// The thread is told so often at most that one socket needs a queue.
@@ -187,13 +187,9 @@ impl Offload {
                 put
             });
             carrier = match put {
-                Ok(Put::Done) => {
+                Ok(put @ (Put::Done | Put::Flushed)) => {
                     count(&self.counts.sent);
-                    return Sent::Done;
-                }
-                Ok(Put::Flushed) => {
-                    count(&self.counts.sent);
-                    return Sent::Flushed;
+                    return sent(put);
                 }
                 Ok(Put::Full { .. }) => Carrier::Full,
                 Ok(Put::Gone) => Carrier::Down,

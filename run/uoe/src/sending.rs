@@ -85,6 +85,14 @@ pub(crate) fn destination(paths: &mut Paths, sending: Sending<'_>) -> Option<End
     paths.peer
 }
 
+/// What became of a datagram that is in.
+pub(crate) fn sent(put: Put) -> Sent {
+    match put {
+        Put::Flushed => Sent::Flushed,
+        _ => Sent::Done,
+    }
+}
+
 enum Tried {
     Sent(Sent),
     /// The carrier with this place takes nothing more now.
@@ -223,13 +231,9 @@ impl Offload {
         }
         self.wake_for(link);
         match put {
-            Ok(Put::Done) => {
+            Ok(put @ (Put::Done | Put::Flushed)) => {
                 count(&self.counts.sent);
-                Tried::Sent(Sent::Done)
-            }
-            Ok(Put::Flushed) => {
-                count(&self.counts.sent);
-                Tried::Sent(Sent::Flushed)
+                Tried::Sent(sent(put))
             }
             Ok(Put::Full { said }) => {
                 if !said {

@@ -27,13 +27,14 @@ fn key(record: &Record) -> u32 {
 
 impl Datagrams {
     /// Offers a datagram to a carrier. Nothing where it is to go plainly; an error is how long to wait before it is
-    /// offered again.
+    /// offered again. `has_waited`: it has done so.
     #[inline]
     pub(super) fn send_offloaded(
         &'static self,
         record: &'static Record,
         tx: &mut Outgoing,
         sending: Sending<'_>,
+        has_waited: bool,
         data: &UserBuffers,
     ) -> Result<Option<Verdict>, Duration> {
         let Some(offload) = self.offload.filter(|_| !record.port.is_off()) else {
@@ -56,7 +57,8 @@ impl Datagrams {
             Sent::Failed(errno) => Some(Verdict::Done(Err(errno))),
             Sent::Wait(pause) => return Err(pause),
             done @ (Sent::Done | Sent::Flushed) => {
-                if done == Sent::Flushed {
+                if has_waited || done == Sent::Flushed {
+                    // That was not the program's pause: its sends come as thick as before.
                     tx.sender.resume(dgram::now());
                 }
                 self.have_flushed(offload);

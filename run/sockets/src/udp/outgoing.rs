@@ -111,11 +111,8 @@ impl Datagrams {
             tx.sender.answered();
         }
         let has_waited = call.is_busy.is_some();
-        let is_busy = match call.is_busy {
-            Some(is_busy) => is_busy,
-            None => tx.sender.is_busy(call.since, len, self.busy_after),
-        };
-        call.is_busy = Some(is_busy);
+        let notes_pace = || tx.sender.is_busy(call.since, len, self.busy_after);
+        let is_busy = *call.is_busy.get_or_insert_with(notes_pace);
         if self.offload.is_some() {
             let sending = Sending {
                 fd: call.fd,
@@ -127,11 +124,9 @@ impl Datagrams {
             };
             // That the neighbour is there says nothing to a connection.
             if is_bare || call.flags & !FLAGS_CARRIED == 0 {
-                if let Some(verdict) = self.send_offloaded(record, &mut tx, sending, call.data)? {
-                    // A full carrier kept the program, which paused no longer by itself than it would have.
-                    if has_waited {
-                        tx.sender.resume(dgram::now());
-                    }
+                if let Some(verdict) =
+                    self.send_offloaded(record, &mut tx, sending, has_waited, call.data)?
+                {
                     return Ok(verdict);
                 }
             } else if let Verdict::Done(refused) = self.leave_to_kernel(record, call.fd, call.to) {
