@@ -13,7 +13,7 @@ use crate::lists::{Gather, Scatter};
 use crate::private::Private;
 use crate::sys;
 use addresses::Addresses;
-use pace::{keep_no_pace_if, NEAR};
+use pace::{begin_unpaced, pace_if_far, NEAR};
 
 mod addresses;
 mod apart;
@@ -105,6 +105,7 @@ impl BoundSocket {
     pub fn listen(self, backlog: i32) -> io::Result<TcpListener> {
         // Accepted sockets inherit it.
         sockopt::set_tcp_nodelay(&self.fd, true)?;
+        begin_unpaced(&self.fd);
         net::listen(&self.fd, backlog)?;
         Ok(TcpListener { fd: self.fd })
     }
@@ -121,6 +122,7 @@ impl BoundSocket {
 fn start_connect(fd: Private, peer: SocketAddr) -> io::Result<TcpStream> {
     // Before the SYN, so that not even the first FPDU waits for an acknowledgement.
     sockopt::set_tcp_nodelay(&fd, true)?;
+    begin_unpaced(&fd);
     match net::connect(&fd, &peer) {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(TcpStream::new(fd)),
         Err(error) => Err(error.into()),
@@ -169,7 +171,7 @@ impl TcpListener {
             Ok((fd, peer)) => {
                 let fd = Private::from(fd);
                 descriptors::make_room(fd.as_raw_fd() as u64);
-                keep_no_pace_if(NEAR, &fd);
+                pace_if_far(&fd, NEAR);
                 let stream = TcpStream::new(fd);
                 let peer = match peer {
                     Some(peer) => {
@@ -255,7 +257,7 @@ impl TcpStream {
     /// Why it failed.
     pub fn connect_result(&self) -> io::Result<()> {
         sockopt::socket_error(&*self.fd)??;
-        keep_no_pace_if(NEAR, &*self.fd);
+        pace_if_far(&*self.fd, NEAR);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{self, sockopt, AddressFamily, SocketFlags, SocketType};
 
-use super::pace::{keep_no_pace_if, NEAR};
+use super::pace::{begin_unpaced, pace_if_far, NEAR};
 use super::{family_of, local_of, start_connect, TcpListener, TcpStream};
 use crate::descriptors;
 use crate::guarded::Held;
@@ -52,6 +52,7 @@ impl TcpListener {
         sockopt::set_socket_reuseaddr(&fd, true)?;
         net::bind(&fd, &any)?;
         sockopt::set_tcp_nodelay(&fd, true)?;
+        begin_unpaced(&fd);
         net::listen(&fd, backlog)?;
         Ok(TcpListener { fd })
     }
@@ -63,7 +64,7 @@ impl TcpListener {
     pub fn accept_apart(&self) -> io::Result<Option<TcpStream>> {
         let error = match descriptors::open_apart(|| net::accept_with(&self.fd, FLAGS)) {
             Ok(fd) => {
-                keep_no_pace_if(NEAR, &fd);
+                pace_if_far(&fd, NEAR);
                 return Ok(Some(TcpStream::new(fd)));
             }
             Err(error) => error,
