@@ -3,9 +3,9 @@
 //! BBR, which some machines have for all connections (`net.ipv4.tcp_congestion_control`), keeps one. Where no queue
 //! discipline does that for it (tc-fq(8)) the kernel sets a timer for each burst, of 64 KiB at most. Over a long path
 //! that is little; between processes of one machine, or of one building, it may take more of the sender's core than all
-//! else of the connection does. What kept a pace once keeps it under any other control (segments of a veth: CUBIC from
-//! the first 31 Gbit/s, CUBIC after BBR 17), so a connection begins without one, and gets it where the path turns out to
-//! be long.
+//! else of the connection does. What kept a pace once keeps it under any other control (datagrams of 1448 octets over
+//! a veth: CUBIC from the first 31 Gbit/s, CUBIC after BBR 17), so a connection begins without one, and gets it where
+//! the path turns out to be long.
 
 use std::fs::read_to_string;
 use std::os::fd::{AsFd, AsRawFd};
