@@ -22,7 +22,7 @@ const PACED: &str = "bbr";
 const UNPACED: [&str; 2] = ["cubic", "reno"];
 /// The machine's own choice for new connections.
 const CHOICE: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-/// A round trip that is none to a near machine any more.
+/// The longest round trip to a near machine.
 pub(super) const NEAR: Duration = Duration::from_millis(1);
 
 /// Whether any socket of this process went without the pace that the machine wants.

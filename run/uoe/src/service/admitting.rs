@@ -20,6 +20,7 @@ use crate::suitable::{candidate, is_connected};
 const UNPROVEN_MAX: usize = 256;
 /// Channels that may be refused one after the other, without one that is not. Each costs a look at every socket.
 const REFUSED_MAX: u32 = 256;
+
 /// A channel whose socket cannot have it yet: a plain receive is under way.
 #[derive(Debug)]
 pub(crate) struct Admitting {
