@@ -263,7 +263,7 @@ fn driver(wanted: &interfaces::Interface, rules: &TransportRules) -> Result<Arc<
     let (name, device, mac, mtu) = match &wanted.device {
         DeviceName::Packet(name) => {
             let interface = find(name)?;
-            let device = packet(&interface)?;
+            let device = packet(&interface, wanted)?;
             (name, device, interface.mac, interface.mtu)
         }
         DeviceName::Tap(name) => {
@@ -299,9 +299,14 @@ fn driver(wanted: &interfaces::Interface, rules: &TransportRules) -> Result<Arc<
         .map_err(|error| Wrong::Refused(wanted.device.clone(), error))
 }
 
-fn packet(interface: &PacketInterface) -> Result<Device, Wrong> {
+fn packet(interface: &PacketInterface, wanted: &interfaces::Interface) -> Result<Device, Wrong> {
     let opened = PacketDevice::open(interface, &PacketOptions::default());
-    opened.map(Device::Packet).map_err(|error| {
+    let addresses: Vec<IpAddr> = wanted.addresses.iter().map(|(one, _)| *one).collect();
+    let filtered = opened.inspect(|device| {
+        // Without the filter the stack ignores what is for others, as it does on any device.
+        let _ = device.show_only(&addresses);
+    });
+    filtered.map(Device::Packet).map_err(|error| {
         let name = interface.name.clone();
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Wrong::NoPrivilege(DeviceName::Packet(name)),

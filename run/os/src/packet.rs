@@ -8,6 +8,7 @@
 //! [`Features`] are what an interface does for the stack above it.
 
 mod features;
+mod filter;
 mod interface;
 mod receiver;
 mod ring;
@@ -15,6 +16,7 @@ mod sender;
 
 pub use crate::batch::OFFLOAD_LEN;
 pub use features::Features;
+pub(crate) use filter::show_only;
 pub use interface::PacketInterface;
 pub use receiver::PacketReceiver;
 pub(crate) use ring::Ring;

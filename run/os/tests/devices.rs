@@ -109,6 +109,74 @@ fn take(device: &mut Device, count: usize) -> Vec<([u8; OFFLOAD_LEN], Vec<u8>)> 
     frames
 }
 
+/// A frame of an IP packet for this address, of which nothing but the address is told, and the last octet.
+fn packet_for(to: [u8; 6], address: std::net::IpAddr, tag: u8) -> Vec<u8> {
+    let mut frame = frame(to, tag, 80);
+    match address {
+        std::net::IpAddr::V4(address) => {
+            frame[12..14].copy_from_slice(&[8, 0]);
+            frame[30..34].copy_from_slice(&address.octets());
+        }
+        std::net::IpAddr::V6(address) => {
+            frame[12..14].copy_from_slice(&[0x86, 0xdd]);
+            frame[38..54].copy_from_slice(&address.octets());
+        }
+    }
+    frame
+}
+
+#[test]
+fn packets_for_others_are_left_out() {
+    inside("packets_for_others_are_left_out", "-Urn", || {
+        let [a, mut b] = pair(&options(15));
+        let own =
+            ["10.1.0.5", "10.1.0.6", "fd00:1::5", "fd00:2::6"].map(|text| text.parse().unwrap());
+        let Device::Packet(device) = &b else {
+            unreachable!("packet devices only")
+        };
+        device.show_only(&own).unwrap();
+        let to = mac(&b);
+        let (shown, hidden) = (
+            [
+                "10.1.0.5",
+                "10.1.0.6",
+                "fd00:1::5",
+                "fd00:2::6",
+                "fe80::1",
+                "febf::1",
+                "ff02::1",
+            ],
+            [
+                "10.1.0.7",
+                "10.2.0.5",
+                "10.1.0.255",
+                "224.0.0.1",
+                "fd00:1::6",
+                "fd00:2::5",
+                "fd01:1::5",
+                "fd00:1:0:0:1::5",
+                "fec0::1",
+            ],
+        );
+        for text in hidden {
+            send(&a, &packet_for(to, text.parse().unwrap(), 1)).unwrap();
+        }
+        for text in shown {
+            send(&a, &packet_for(to, text.parse().unwrap(), 2)).unwrap();
+        }
+        let mut arp = frame(to, 3, 80);
+        arp[12..14].copy_from_slice(&[8, 6]);
+        send(&a, &arp).unwrap();
+        send(&a, &frame(to, 4, 80)).unwrap();
+        let (mut tags, end) = (Vec::new(), Instant::now() + WAIT_MAX);
+        while !tags.contains(&4) && Instant::now() < end {
+            b.receive(64, |frame| tags.extend(frame.octets.last()))
+                .unwrap();
+        }
+        assert_eq!(tags, [&[2; 7][..], &[3, 4]].concat());
+    });
+}
+
 #[test]
 fn frames_cross_a_veth_in_parts_and_in_batches() {
     inside(

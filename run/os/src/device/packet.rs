@@ -1,6 +1,7 @@
 //! A host of its own on an interface: frames for it in, frames of it out.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -88,6 +89,16 @@ impl PacketDevice {
             fd,
             interface: interface.clone(),
         })
+    }
+
+    /// From here on leaves out packets for other addresses than these: the kernel's own, which would be copied here,
+    /// too. Of IPv6 those for groups and for any link-local address still arrive, and so does everything that is not
+    /// IP.
+    ///
+    /// # Errors
+    /// `EINVAL`, `ENOMEM`: more addresses than a filter may have instructions for; nothing is left out then.
+    pub fn show_only(&self, addresses: &[IpAddr]) -> io::Result<()> {
+        packet::show_only(self.fd.as_fd(), addresses)
     }
 
     /// The interface as it was when it was opened.
