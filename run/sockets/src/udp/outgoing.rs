@@ -397,3 +397,128 @@ fn is_connected(fd: i32, tx: &mut Outgoing) -> bool {
     }
     tx.connected
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{SocketAddr, UdpSocket};
+    use std::os::fd::AsRawFd;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+    use weft_discovery::answering::Owner;
+    use weft_discovery::{Answering, Connection, TakesCarriers};
+    use weft_os::process;
+    use weft_settings::datagrams::DatagramRules;
+    use weft_settings::{DiscoveryPort, Settings};
+    use weft_udp_offload::{Offload, Port, Use};
+
+    use crate::kind::{Origin, Sockets};
+
+    struct Process(&'static Offload);
+
+    impl Owner for Process {
+        fn promise(&self, _connection: &Connection, _now: Duration) -> bool {
+            true
+        }
+
+        fn carriers(&self) -> Option<TakesCarriers> {
+            self.0.takes_carriers()
+        }
+    }
+
+    /// The carriers of a process; all those of this port find each other.
+    fn carriers(discovery_port: u16) -> &'static Offload {
+        let discovery_port = DiscoveryPort::Agreed(discovery_port);
+        let offload = Offload::new(&Settings {
+            udp: DatagramRules::parse("uoe prefer").unwrap(),
+            discovery_port,
+            stat: false,
+            ..Settings::default()
+        })
+        .unwrap();
+        let owner = Box::leak(Box::new(Process(offload)));
+        let answering = Answering::new(discovery_port, owner).unwrap();
+        offload.set_answering(Box::leak(Box::new(answering)));
+        offload
+    }
+
+    /// A program that takes what comes until it is told to end.
+    fn take_all(offload: &'static Offload, socket: &UdpSocket, is_over: &AtomicBool) {
+        let port: &'static Port = Box::leak(Box::default());
+        port.begin(false, None);
+        let fd = socket.as_raw_fd();
+        let (mut room, mut name) = (vec![0; 70_000], [0; dgram::NAME_LEN]);
+        while !is_over.load(Ordering::Relaxed) {
+            offload.receives(port, 1, fd, Use::Receives);
+            while offload.take(port, fd, false, |_| ()).is_some() {}
+            offload.take_head(port, fd, &mut room, &mut name, &mut []);
+            // Slower than its peer sends, which has to wait for room.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Whether somebody has this UDP port.
+    fn is_bound(port: u16) -> bool {
+        let has_it = |table| {
+            let table = std::fs::read_to_string(table).unwrap_or_default();
+            table.contains(&format!(":{port:04X} "))
+        };
+        has_it("/proc/net/udp") || has_it("/proc/net/udp6")
+    }
+
+    /// What a full carrier takes of the program's time is no pause of the program's. An idle program's datagrams have
+    /// words sent to and fro.
+    #[test]
+    fn who_fills_a_carrier_stays_busy() {
+        assert!(process::watch());
+        let discovery_port = {
+            let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+            free.local_addr().unwrap().port()
+        };
+        let [sends, takes] = [(); 2].map(|()| carriers(discovery_port));
+        let rules = DatagramRules::parse("uoe prefer").unwrap();
+        let hold = Duration::from_micros(200);
+        let datagrams = Datagrams::new(rules, 16, hold, Some(sends)).unwrap();
+        let datagrams: &'static Datagrams = Box::leak(Box::new(datagrams));
+        let number = datagrams.begin(1, Origin::Made).unwrap();
+        let record = datagrams.record(number).unwrap();
+        record.references.begin(1);
+        let [from, to] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let SocketAddr::V4(at) = to.local_addr().unwrap() else {
+            unreachable!("it is bound to one")
+        };
+        let (name, len) = weft_os::beside::socket_name(at.into(), false);
+        let mut octets = [7; 1000];
+        let data = weft_os::user::OwnBuffer::from(&mut octets[..]);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| take_all(takes, &to, &is_over));
+            let (begun, mut sent, mut idle) = (Instant::now(), 0, 0);
+            while takes.takes_carriers().is_none() || !is_bound(discovery_port) {
+                assert!(begun.elapsed().as_secs() < 10, "it listens");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            while sent < 40_000 && begun.elapsed().as_secs() < 20 {
+                let mut call = Call::new(from.as_raw_fd(), Some(&name[..len]), &data, 0);
+                let verdict = loop {
+                    match datagrams.send(record, &mut call) {
+                        Ok(verdict) => break verdict,
+                        Err(pause) => std::thread::sleep(pause),
+                    }
+                };
+                if verdict == Verdict::Kernel {
+                    from.send_to(&[7; 1000], at).unwrap();
+                } else {
+                    sent += 1;
+                    idle += usize::from(call.is_busy == Some(false));
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(sent, 40_000, "{:?}", sends.counted());
+            assert!(
+                idle < sent / 16,
+                "{idle} of {sent} seemed to come after a pause"
+            );
+        });
+    }
+}
