@@ -30,7 +30,7 @@ pub(crate) struct LinkId {
 pub(crate) enum Put {
     /// It leaves with the next flush.
     Done,
-    /// The same, and what was in front of it had to be sent first, for want of room: that takes long.
+    /// It is in, and TCP was given what waited, for want of room or as nothing is to follow soon: that takes long.
     Flushed,
     /// TCP takes no more now, and there is no room. `said`: what was to be said before it is.
     Full { said: bool },

@@ -17,7 +17,7 @@ use weft_settings::Settings;
 use weft_uoe::destinations::Destinations;
 
 use crate::counts::{Counted, Counts};
-use crate::link::Link;
+use crate::link::{Link, Put};
 use crate::mail::{Mail, Mailbox};
 use crate::nonces::Nonces;
 use crate::port::{Held, Left, Port, LEFT_MAX};
@@ -187,12 +187,19 @@ impl Offload {
         self.used().iter().any(Link::is_for_thread)
     }
 
-    /// Wakes the thread, where it sleeps and is to send what was put in there.
+    /// Something was put in there: wakes the thread, where it sleeps and is to send that. What a program sends that is
+    /// not busy leaves at once: nothing gathers with it, and to have somebody else send it takes longer.
     #[inline]
-    pub(crate) fn wake_for(&self, link: &Link) {
-        if link.is_for_thread() && self.sleeps.swap(false, Ordering::SeqCst) {
-            self.wake();
+    pub(crate) fn see_off(&self, link: &Link, put: Put, is_busy: bool) -> Put {
+        if link.is_for_thread() {
+            if self.sleeps.swap(false, Ordering::SeqCst) {
+                self.wake();
+            }
+        } else if !is_busy && put == Put::Done {
+            link.flush();
+            return Put::Flushed;
         }
+        put
     }
 
     /// Whether something waits to leave.

@@ -183,8 +183,7 @@ impl Offload {
             let link = self.links.get(path.link.place);
             let put = link.map_or(Ok(Put::Gone), |link| {
                 let put = link.put(path.link, path.channel, sending.len, None, &mut *fill);
-                self.wake_for(link);
-                put
+                put.map(|put| self.see_off(link, put, sending.is_busy))
             });
             carrier = match put {
                 Ok(put @ (Put::Done | Put::Flushed)) => {

@@ -36,7 +36,7 @@ pub enum Sent {
     Plain,
     /// It is on its way, or was dropped as datagrams are.
     Done,
-    /// It is on its way, behind what had to leave first: that took the program's time.
+    /// It is on its way, and TCP was given what waited: that took the program's time.
     Flushed,
     /// It is refused, with this errno.
     Failed(i32),
@@ -229,8 +229,7 @@ impl Offload {
                 path.chooser.handle_barrier_not_sent();
             }
         }
-        self.wake_for(link);
-        match put {
+        match put.map(|put| self.see_off(link, put, sending.is_busy)) {
             Ok(put @ (Put::Done | Put::Flushed)) => {
                 count(&self.counts.sent);
                 Tried::Sent(sent(put))

@@ -252,6 +252,27 @@ fn a_connected_socket_hears_its_peer_by_carrier() {
     );
 }
 
+/// Nothing gathers with it.
+#[test]
+fn what_an_idle_program_sends_leaves_at_once() {
+    let discovery = discovery_port();
+    let bind = || Socket::bind(process(discovery), "127.0.0.1:0");
+    let (sender, receiver) = (bind(), bind());
+    run(&sender, &receiver, 200, sender.at());
+    for number in 1..4 {
+        let is_by_carrier = sender.send(receiver.at(), &numbered(number, 100), false);
+        let (octets, _, came_by_carrier) = receiver.receive().expect("nobody has to flush");
+        assert_eq!(
+            (number_of(&octets), came_by_carrier),
+            (number, is_by_carrier)
+        );
+        assert!(
+            is_by_carrier || number > 1,
+            "the way changes behind the first"
+        );
+    }
+}
+
 /// A receive that found nothing of a carrier may take the bell of what comes at that moment.
 #[test]
 fn a_bell_that_is_taken_while_something_waits_is_rung_again() {

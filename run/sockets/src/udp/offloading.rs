@@ -61,7 +61,9 @@ impl Datagrams {
                     // That was not the program's pause: its sends come as thick as before.
                     tx.sender.resume(dgram::now());
                 }
-                self.have_flushed(offload);
+                if done == Sent::Done || offload.anything_waits() {
+                    self.have_flushed(offload);
+                }
                 Some(Verdict::Done(Ok(sending.len)))
             }
         })
