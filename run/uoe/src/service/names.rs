@@ -18,7 +18,7 @@ const DEAF_FOR: Duration = Duration::from_millis(100);
 /// How long what came over carriers may wait for the program once another process has received from the socket.
 const TAKEN_WITHIN: Duration = Duration::from_secs(1);
 /// How often it is looked whether a name's descriptor is still its own.
-const SEEN_EVERY: Duration = Duration::from_millis(20);
+const SEEN_TO_EVERY: Duration = Duration::from_millis(20);
 /// How soon it is looked again whether it was taken.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -30,9 +30,9 @@ pub(crate) struct Name {
     since: Duration,
     deaf_until: Duration,
     /// Somebody may have connected since it was looked at last.
-    is_met: bool,
-    /// When it was looked at last whether the descriptor is still the name's.
-    seen_at: Duration,
+    may_be_met: bool,
+    /// When it is to be looked whether the descriptor is still the name's.
+    seen_to_at: Duration,
     /// Another process receives from the socket: the name is let go of, by then at the latest.
     given_up_by: Option<Duration>,
 }
@@ -48,16 +48,16 @@ impl Name {
 
     /// What the wait for [`Name::number`] said.
     pub(super) fn note_ready(&mut self, is_ready: bool) {
-        self.is_met |= is_ready;
+        self.may_be_met |= is_ready;
     }
 
     /// Whether its descriptor is still its own. The program may close it with all others, which shows soon enough: a
     /// look costs a call of the kernel's.
     fn is_there(&mut self, now: Duration) -> bool {
-        if self.seen_at != Duration::ZERO && now < self.seen_at + SEEN_EVERY {
+        if now < self.seen_to_at {
             return true;
         }
-        self.seen_at = now;
+        self.seen_to_at = now + SEEN_TO_EVERY;
         self.listener.is_there()
     }
 }
@@ -103,8 +103,8 @@ impl Service {
             listener,
             since: now,
             deaf_until: Duration::ZERO,
-            is_met: true,
-            seen_at: now,
+            may_be_met: true,
+            seen_to_at: now + SEEN_TO_EVERY,
             given_up_by: None,
         });
         match is_shared {
@@ -117,12 +117,12 @@ impl Service {
     pub(super) fn hear_of_others(&mut self) {
         let now = now();
         let mut met = Vec::new();
-        let may_hear = |name: &&mut Name| name.is_met && now >= name.deaf_until;
+        let may_hear = |name: &&mut Name| name.may_be_met && now >= name.deaf_until;
         for name in self.names.iter_mut().filter(may_hear) {
-            name.is_met = false;
+            name.may_be_met = false;
             let Some(listener) = name.listener.get() else {
                 // It is let go of at once.
-                name.seen_at = Duration::ZERO;
+                name.seen_to_at = now;
                 continue;
             };
             for heard in 1..=HEARD_MAX {
@@ -135,7 +135,7 @@ impl Service {
                     met.push(name.port);
                 }
                 if heard == HEARD_MAX {
-                    name.is_met = true;
+                    name.may_be_met = true;
                     name.deaf_until = now + DEAF_FOR;
                 }
             }
