@@ -19,6 +19,7 @@
 //! | `turns` | threads that send to several destinations in turn |
 //! | `suitable` | which sockets take datagrams over carriers |
 //! | `paths` | where a socket's datagrams go |
+//! | `pause` | how a send sleeps that found no room |
 //! | `left` | sockets that the program has closed while datagrams of theirs wait |
 //! | `link` | the octets of one carrier that are to leave |
 //! | `frames` | where segments end that leave by the adapter |
@@ -43,6 +44,7 @@ pub mod offload;
 mod owned;
 mod owning;
 mod paths;
+mod pause;
 pub mod port;
 mod requiring;
 pub mod sending;
@@ -56,6 +58,7 @@ mod worker;
 
 pub use offload::{choose_network, Offload};
 pub use owning::Use;
+pub use pause::Pause;
 pub use port::Port;
 pub use sending::{Sending, Sent};
 pub use taking::Taken;

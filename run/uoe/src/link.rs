@@ -14,6 +14,7 @@ use weft_uoe::gather::{Gather, GATHERED_OCTETS};
 use weft_uoe::Control;
 
 use crate::frames::Frames;
+use crate::pause::{Pause, Room};
 
 /// How long TCP may take nothing of what waits before nobody waits for it any more.
 const STALLED_AFTER: Duration = Duration::from_millis(250);
@@ -32,8 +33,9 @@ pub(crate) enum Put {
     Done,
     /// It is in, and TCP was given what waited, for want of room or as nothing is to follow soon: that takes long.
     Flushed,
-    /// TCP takes no more now, and there is no room. `said`: what was to be said before it is.
-    Full { said: bool },
+    /// TCP takes no more now, and there is no room. `said`: what was to be said before it is. `made`: how often there
+    /// was some.
+    Full { said: bool, made: u32 },
     /// The carrier is gone.
     Gone,
 }
@@ -54,6 +56,8 @@ pub(crate) struct Link {
     lost: AtomicU64,
     /// When TCP took something last, or there was nothing to take, in nanoseconds.
     moved_at: AtomicU64,
+    /// What the thread makes where it sends.
+    room: Room,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +99,7 @@ impl Link {
             sent: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
+            room: Room::new(),
         }
     }
 
@@ -141,6 +146,7 @@ impl Link {
                 self.waits.store(false, Ordering::Release);
                 // The thread does not sleep for what it will never send.
                 self.has_news.store(false, Ordering::SeqCst);
+                self.room.make();
             }
         }
     }
@@ -155,11 +161,6 @@ impl Link {
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.waits.load(Ordering::Acquire)
-    }
-
-    /// Whether the thread sends what waits.
-    pub(crate) fn is_by_thread(&self) -> bool {
-        self.by_thread.load(Ordering::Relaxed)
     }
 
     /// Whether the thread is to be woken for what was put in.
@@ -216,6 +217,15 @@ impl Link {
         if before == 0 || left < before {
             self.moved_at.store(clock(), Ordering::Relaxed);
         }
+        // Who waits is not woken for each datagram.
+        if is_over || left <= GATHERED_OCTETS / 2 {
+            self.room.make();
+        }
+    }
+
+    /// A sleep until there is room, `most` at the longest; `made` is of [`Put::Full`].
+    pub(crate) fn pause(&'static self, made: u32, most: Duration) -> Pause {
+        Pause::for_room(&self.room, made, most)
     }
 
     /// Whether TCP has taken nothing for so long that who sends does not wait for it: the other end is stopped, or the
@@ -265,7 +275,8 @@ impl Link {
             done = Put::Flushed;
             said = said || before.is_none_or(|control| outgoing.say(&control));
             if !said || !outgoing.push(channel, len, &mut fill)? {
-                return Ok(Put::Full { said });
+                let made = self.room.made();
+                return Ok(Put::Full { said, made });
             }
         }
         self.note_put();
@@ -498,7 +509,13 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             assert!(begun.elapsed().as_secs() < 20);
         }
-        assert_eq!(put(&link), Put::Full { said: true });
+        assert_eq!(
+            put(&link),
+            Put::Full {
+                said: true,
+                made: 0
+            }
+        );
         assert!(link.is_stalled());
         let mut room = vec![0; 1 << 20];
         while link.is_stalled() {

@@ -20,6 +20,7 @@ use crate::link::Put;
 use crate::mail::Mail;
 use crate::offload::{now, Offload};
 use crate::paths::{Path, Paths};
+use crate::pause::Pause;
 use crate::port::Port;
 use crate::sending::{destination, sent, Sending, Sent, LOOK_AGAIN};
 use crate::service::{full_timeout, time_at_rate};
@@ -147,7 +148,7 @@ impl Offload {
             });
         }
         if self.has_thread() && now < sending.since() + QUEUE_WITHIN {
-            return Sent::Wait(LOOK_FOR_QUEUE);
+            return Sent::Wait(Pause::of(LOOK_FOR_QUEUE));
         }
         count(&self.counts.dropped_full);
         Sent::Done
@@ -165,7 +166,7 @@ impl Offload {
     /// A datagram to a destination that has a queue: by the channel, if there is one and nothing waits before it.
     #[inline]
     pub(crate) fn send_required(
-        &self,
+        &'static self,
         port: &Port,
         path: &mut Path,
         sending: Sending<'_>,
@@ -175,6 +176,7 @@ impl Offload {
             return Sent::Plain;
         };
         required.used_at = sending.since();
+        let mut had_room = 0;
         let mut carrier = match required.is_up {
             true => Carrier::Ready,
             false => Carrier::Down,
@@ -190,20 +192,23 @@ impl Offload {
                     count(&self.counts.sent);
                     return sent(put);
                 }
-                Ok(Put::Full { .. }) => Carrier::Full,
+                Ok(Put::Full { made, .. }) => {
+                    had_room = made;
+                    Carrier::Full
+                }
                 Ok(Put::Gone) => Carrier::Down,
                 Err(errno) => return Sent::Failed(errno),
             };
             required.is_up = carrier == Carrier::Full;
         }
-        self.send_into_queue(port, path, carrier, sending, fill)
+        self.send_into_queue(port, path, (carrier, had_room), sending, fill)
     }
 
     fn send_into_queue(
-        &self,
+        &'static self,
         port: &Port,
         path: &mut Path,
-        carrier: Carrier,
+        (carrier, had_room): (Carrier, u32),
         sending: Sending<'_>,
         fill: &mut impl FnMut(&mut [u8]) -> Result<(), i32>,
     ) -> Sent {
@@ -239,7 +244,7 @@ impl Offload {
             Verdict::Wait(_) if carrier != Carrier::Down && self.is_stalled(path.link.place) => {
                 let left = (sending.since() + at_rate).saturating_sub(now);
                 if !left.is_zero() {
-                    return Sent::Wait(left.min(LOOK_AGAIN));
+                    return Sent::Wait(Pause::of(left.min(LOOK_AGAIN)));
                 }
                 count(&self.counts.dropped_full);
                 Sent::Done
@@ -251,11 +256,14 @@ impl Offload {
             Verdict::Wait(until) => {
                 self.tell_queued();
                 let left = until.map_or(LOOK_AGAIN, |until| until.saturating_sub(now));
-                Sent::Wait(left.min(LOOK_AGAIN))
+                Sent::Wait(match carrier {
+                    Carrier::Full => self.pause_for_room(path.link.place, had_room, left),
+                    _ => Pause::of(left.min(LOOK_AGAIN)),
+                })
             }
             Verdict::Channel | Verdict::Plain => {
                 self.tell_queued();
-                Sent::Wait(LOOK_AGAIN)
+                Sent::Wait(Pause::of(LOOK_AGAIN))
             }
         }
     }

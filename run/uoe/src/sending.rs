@@ -18,6 +18,7 @@ use crate::link::{Link, Put};
 use crate::mail::Mail;
 use crate::offload::{now, Offload};
 use crate::paths::{Path, Paths};
+use crate::pause::Pause;
 use crate::port::Port;
 use crate::service::{full_timeout, time_at_rate};
 
@@ -25,9 +26,6 @@ use crate::service::{full_timeout, time_at_rate};
 const WANTED_EVERY_NS: u64 = 20_000_000;
 /// How long who waits for a carrier, or for room on one, sleeps before it looks again.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// The same where the thread sends by the adapter, beside which the kernel's queues hold nothing: what fits the carrier
-/// has left long before a millisecond is over.
-const LOOK_AGAIN_AT_ADAPTER: Duration = Duration::from_micros(50);
 
 /// What became of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +38,8 @@ pub enum Sent {
     Flushed,
     /// It is refused, with this errno.
     Failed(i32),
-    /// Nothing yet: the caller is to sleep so long, without any lock of the socket's, and to offer it again.
-    Wait(Duration),
+    /// Nothing yet: the caller is to sleep, without any lock of the socket's, and to offer it again.
+    Wait(Pause),
 }
 
 /// A datagram that the program sends.
@@ -95,8 +93,11 @@ pub(crate) fn sent(put: Put) -> Sent {
 
 enum Tried {
     Sent(Sent),
-    /// The carrier with this place takes nothing more now.
-    Full(usize),
+    /// The carrier with this place takes nothing more now; how often there was room.
+    Full {
+        place: usize,
+        made: u32,
+    },
 }
 
 impl Offload {
@@ -156,10 +157,12 @@ impl Offload {
         let has_others = self.turns.note(to, sending.since);
         match sent {
             Tried::Sent(sent) => sent,
-            Tried::Full(place) => match self.send_later(port, sending, place, has_others) {
-                Sent::Failed(libc::EAGAIN) => self.refuse(port, to),
-                sent => sent,
-            },
+            Tried::Full { place, made } => {
+                match self.send_later(port, sending, (place, made), has_others) {
+                    Sent::Failed(libc::EAGAIN) => self.refuse(port, to),
+                    sent => sent,
+                }
+            }
         }
     }
 
@@ -234,12 +237,13 @@ impl Offload {
                 count(&self.counts.sent);
                 Tried::Sent(sent(put))
             }
-            Ok(Put::Full { said }) => {
+            Ok(Put::Full { said, made }) => {
                 if !said {
                     // The mark is behind plain datagrams, and nothing on the channel says so yet.
                     path.chooser.handle_mark_not_said();
                 }
-                Tried::Full(path.link.place)
+                let place = path.link.place;
+                Tried::Full { place, made }
             }
             Ok(Put::Gone) => {
                 path.chooser.handle_lost();
@@ -256,7 +260,7 @@ impl Offload {
         &'static self,
         port: &'static Port,
         sending: Sending<'_>,
-        place: usize,
+        (place, made): (usize, u32),
         has_others: bool,
     ) -> Sent {
         let attempt = Attempt {
@@ -273,17 +277,24 @@ impl Offload {
         match Policy::Prefer.admit(attempt, now) {
             Verdict::Again => Sent::Failed(libc::EAGAIN),
             Verdict::Wait(_) if !has_others && !self.is_stalled(place) => {
-                let link = self.links.get(place);
-                Sent::Wait(match link.is_some_and(Link::is_by_thread) {
-                    true => LOOK_AGAIN_AT_ADAPTER,
-                    false => LOOK_AGAIN,
-                })
+                Sent::Wait(self.pause_for_room(place, made, LOOK_AGAIN))
             }
-            Verdict::Wait(_) if now < at_rate => Sent::Wait((at_rate - now).min(LOOK_AGAIN)),
+            Verdict::Wait(_) if now < at_rate => {
+                Sent::Wait(Pause::of((at_rate - now).min(LOOK_AGAIN)))
+            }
             _ => {
                 count(&self.counts.dropped_full);
                 Sent::Done
             }
+        }
+    }
+
+    /// A sleep of who waits for room on the carrier with this place; `made` is of [`Put::Full`].
+    pub(crate) fn pause_for_room(&'static self, place: usize, made: u32, most: Duration) -> Pause {
+        let most = most.min(LOOK_AGAIN);
+        match self.links.get(place) {
+            Some(link) => link.pause(made, most),
+            None => Pause::of(most),
         }
     }
 

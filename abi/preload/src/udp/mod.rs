@@ -11,7 +11,6 @@ use std::ffi::{c_int, c_uint, c_ulong, c_void};
 use libc::{epoll_event, mmsghdr, msghdr, socklen_t, timespec};
 use weft_os::dgram::NAME_LEN;
 use weft_os::pages::Temporary;
-use weft_os::sched;
 use weft_os::user::UserBuffers;
 use weft_sockets::stack::Stack;
 use weft_sockets::udp::{Call, Datagrams, Record};
@@ -92,7 +91,7 @@ impl Socket for UdpSocket {
             });
             match tried {
                 Ok(verdict) => return verdict,
-                Err(pause) => sched::pause(pause),
+                Err(pause) => pause.sleep(),
             }
         }
     }

@@ -3,11 +3,10 @@
 //! What a carrier is and who runs it is `run/uoe`'s. Here its answers become those of a socket's calls.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use weft_os::dgram::{self, NAME_LEN};
 use weft_os::user::UserBuffers;
-use weft_udp_offload::{Offload, Sending, Sent, Taken, Use};
+use weft_udp_offload::{Offload, Pause, Sending, Sent, Taken, Use};
 
 use super::receiver::{Ask, Datagram};
 use super::record::{Outgoing, Record};
@@ -36,7 +35,7 @@ impl Datagrams {
         sending: Sending<'_>,
         has_waited: bool,
         data: &UserBuffers,
-    ) -> Result<Option<Verdict>, Duration> {
+    ) -> Result<Option<Verdict>, Pause> {
         let Some(offload) = self.offload.filter(|_| !record.port.is_off()) else {
             return Ok(None);
         };

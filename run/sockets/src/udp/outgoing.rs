@@ -1,7 +1,6 @@
 //! Datagrams on their way out: which gather, and when they leave.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use weft_datagram::batch::LONGEST;
 use weft_datagram::sender::{Destination, Offer, Wire, MEMORY};
@@ -10,7 +9,7 @@ use weft_os::lock::Guard;
 use weft_os::pages;
 use weft_os::user::UserBuffers;
 use weft_settings::datagrams::Direction;
-use weft_udp_offload::Sending;
+use weft_udp_offload::{Pause, Sending};
 
 use super::options::segments;
 use super::record::{Outgoing, Record};
@@ -84,7 +83,7 @@ impl Datagrams {
         &'static self,
         record: &'static Record,
         call: &mut Call<'_>,
-    ) -> Result<Verdict, Duration> {
+    ) -> Result<Verdict, Pause> {
         if self.is_confined() {
             return Ok(Verdict::Kernel);
         }
@@ -503,7 +502,7 @@ mod tests {
                 let verdict = loop {
                     match datagrams.send(record, &mut call) {
                         Ok(verdict) => break verdict,
-                        Err(pause) => std::thread::sleep(pause),
+                        Err(pause) => pause.sleep(),
                     }
                 };
                 if verdict == Verdict::Kernel {

@@ -15,7 +15,7 @@ use weft_settings::transport::{Control, Policy};
 use crate::frames::Frames;
 
 /// Octets that the adapter's connection has and has not sent at most: more than the longest frame.
-const UNSENT_MAX: usize = 64 * 1024;
+const UNSENT_MAX: usize = 256 * 1024;
 
 /// A connection, or one that is being made.
 #[derive(Debug)]

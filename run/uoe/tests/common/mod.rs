@@ -141,7 +141,7 @@ impl Socket {
                     };
                     return Ok(false);
                 }
-                Sent::Wait(pause) => std::thread::sleep(pause),
+                Sent::Wait(pause) => pause.sleep(),
                 Sent::Failed(errno) => return Err(errno),
             }
         }
