@@ -44,7 +44,7 @@ impl Connection {
         hold: Option<Hold>,
     ) -> io::Result<Connection> {
         let mut state = driver.lock().ok_or_else(forked)?;
-        let (key, ends) = state.connect(local, peer, options.buffer)?;
+        let (key, ends) = state.connect(local, peer, options)?;
         drop(state);
         Ok(Connection::new(driver, key, ends, hold))
     }

@@ -34,6 +34,9 @@ pub struct SocketOptions {
     pub tos: Option<u8>,
     /// Octets of `SO_SNDBUF` and `SO_RCVBUF`; 0 leaves them to the kernel.
     pub buffer: usize,
+    /// Segments carry no timestamps, and 12 octets of data more; the kernel's TCP follows its own settings. For a
+    /// program that notices by itself what comes again after four gigabytes (PAWS, RFC 7323).
+    pub without_timestamps: bool,
 }
 
 fn new_socket(family: AddressFamily, options: &SocketOptions) -> io::Result<Private> {

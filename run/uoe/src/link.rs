@@ -217,8 +217,10 @@ impl Link {
         if before == 0 || left < before {
             self.moved_at.store(clock(), Ordering::Relaxed);
         }
-        // Who waits is not woken for each datagram.
-        if is_over || left <= GATHERED_OCTETS / 2 {
+        // Who waits is not woken for each datagram, nor while it would wait for the lock.
+        let has_room = is_over || left <= GATHERED_OCTETS / 2;
+        drop(outgoing);
+        if has_room {
             self.room.make();
         }
     }

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use weft_engine::carrier::{Gather, Interest, Readiness, Registered, Transfer};
+use weft_engine::carrier::{Gather, Interest, Readiness, Registered, SocketOptions, Transfer};
 use weft_engine::settings::transport::Direction;
 use weft_inet::stack::ListenError;
 use weft_inet::tcp::{Backlog, ConnectError, Connection, Tuple};
@@ -138,13 +138,14 @@ impl State {
         &mut self,
         local: SocketAddr,
         peer: SocketAddr,
-        window: usize,
+        options: &SocketOptions,
     ) -> io::Result<(Key, Tuple)> {
         if self.is_gone() {
             return Err(failed(libc::ENETDOWN));
         }
         let now = self.now();
-        let config = self.config();
+        let mut config = self.config();
+        config.timestamps &= !options.without_timestamps;
         let id = self
             .stack
             .connect_from(local, peer, config, now)
@@ -162,7 +163,7 @@ impl State {
         let tcp = self.stack.tcp();
         let mut conn = Conn::new(id, ends, self.table.window);
         conn.owned = true;
-        conn.window_max = window;
+        conn.window_max = options.buffer;
         conn.mss = tcp.get(id).map_or(0, Connection::mss);
         let key = self.table.insert(conn);
         self.set_window(key);

@@ -403,7 +403,7 @@ mod tests {
     use std::net::{SocketAddr, UdpSocket};
     use std::os::fd::AsRawFd;
     use std::sync::atomic::AtomicBool;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
     use weft_discovery::answering::Owner;
     use weft_discovery::{Answering, Connection, TakesCarriers};
     use weft_os::process;

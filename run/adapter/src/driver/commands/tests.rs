@@ -29,7 +29,9 @@ fn connect([one, two]: &mut [State; 2]) -> (Key, Key) {
     let at = "10.7.0.2:7471".parse().unwrap();
     let (holder, _) = two.bind(at, false).unwrap();
     two.listen(holder, at, false, 8).unwrap();
-    let (key, _) = one.connect("10.7.0.1:0".parse().unwrap(), at, 0).unwrap();
+    let (key, _) = one
+        .connect("10.7.0.1:0".parse().unwrap(), at, &SocketOptions::default())
+        .unwrap();
     for _ in 0..10 {
         one.run();
         two.run();
@@ -93,7 +95,7 @@ fn what_is_taken_to_send_is_shared_by_many_connections() {
     assert_eq!(most(one, first), SEND_OCTETS_MAX);
     let mut more = || {
         let [local, peer] = ["10.7.0.1:0", "10.7.0.2:7471"].map(|text| text.parse().unwrap());
-        let (key, _) = one.connect(local, peer, 0).unwrap();
+        let (key, _) = one.connect(local, peer, &SocketOptions::default()).unwrap();
         one.attach(key);
         key
     };

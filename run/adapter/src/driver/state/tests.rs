@@ -9,6 +9,7 @@ use weft_os::packet::VlanTag;
 
 use super::*;
 use crate::cable;
+use weft_engine::carrier::SocketOptions;
 
 /// A link whose frames have a VLAN tag, or lack octets at their end.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ fn taken_and_answered(missing: usize, vlan: Option<VlanTag>) -> (u64, u64) {
         }),
     );
     let [local, peer] = ["10.7.0.1:0", "10.7.0.2:7471"].map(|text| text.parse().unwrap());
-    one.connect(local, peer, 0).unwrap();
+    one.connect(local, peer, &SocketOptions::default()).unwrap();
     for _ in 0..5 {
         one.run();
         two.run();

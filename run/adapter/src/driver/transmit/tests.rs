@@ -14,6 +14,7 @@ use crate::cable;
 use crate::driver::copies::Pool;
 use crate::driver::Key;
 use crate::link::{Link, ReceivedFrame};
+use weft_engine::carrier::SocketOptions;
 
 /// Octets of the longest frame that the link takes.
 const FRAME_OCTETS_MAX: usize = 1514;
@@ -145,7 +146,9 @@ fn a_link_that_is_full_or_down_is_asked_once_for_all_frames() {
 /// A connection that sends a page of memory that is not mapped, as it began.
 fn sends_what_is_gone(state: &mut State) -> (Key, Frame) {
     let [local, peer] = ["10.7.0.1:0", "10.7.0.2:7471"].map(|text| text.parse().unwrap());
-    let (key, _) = state.connect(local, peer, 0).unwrap();
+    let (key, _) = state
+        .connect(local, peer, &SocketOptions::default())
+        .unwrap();
     let gone = unmapped(4096);
     let mut list = Gather::default();
     list.push_registered(&gone, 0, 4096);
