@@ -202,10 +202,10 @@ impl Offload {
         put
     }
 
-    /// Whether something waits to leave.
+    /// Whether something waits to be flushed.
     #[inline]
     pub fn anything_waits(&self) -> bool {
-        self.used().iter().any(Link::waits)
+        self.used().iter().any(Link::is_to_be_flushed)
     }
 
     /// Gives TCP what waits, as far as it takes it at once.

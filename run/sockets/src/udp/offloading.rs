@@ -60,7 +60,7 @@ impl Datagrams {
                     // That was not the program's pause: its sends come as thick as before.
                     tx.sender.resume(dgram::now());
                 }
-                if done == Sent::Done || offload.anything_waits() {
+                if offload.anything_waits() {
                     self.have_flushed(offload);
                 }
                 Some(Verdict::Done(Ok(sending.len)))

@@ -60,21 +60,28 @@ enum Delivered {
 impl Service {
     /// Takes in what came on a carrier.
     pub(super) fn read_side(&mut self, at: usize, now: Duration) {
+        // Whoever waits is woken once for all that comes meanwhile: each time costs as much as many datagrams.
+        let mut rings = Vec::new();
         for _ in 0..READS_MAX {
             let side = &mut self.sides[at];
             if !side.held_up.is_empty() {
-                return;
+                break;
             }
             let may_be_more = side.read();
             if side.phase == Phase::Greeting && !self.read_greeting(at, now) {
-                return;
+                break;
             }
-            self.deliver_read(at, now);
+            rings.extend(self.deliver_read(at, now));
             let side = &self.sides[at];
             if !may_be_more || side.phase == Phase::Gone {
-                return;
+                break;
+            }
+            if let Some(adapter) = self.adapter.as_mut().filter(|_| side.wire.is_adapters()) {
+                // That it is gone shows in the next turn.
+                adapter.run();
             }
         }
+        self.ring_for(at, rings);
     }
 
     /// Marks that are late while plain datagrams wait at the socket are among those, and are waited for longer: what
@@ -112,7 +119,8 @@ impl Service {
         let goes_on = side.held_up.is_empty();
         self.ring_for(at, delivering.finish());
         if goes_on {
-            self.deliver_read(at, now);
+            let rings = self.deliver_read(at, now);
+            self.ring_for(at, rings);
         }
     }
 
@@ -129,7 +137,8 @@ impl Service {
         }
     }
 
-    fn deliver_read(&mut self, at: usize, now: Duration) {
+    /// Puts what was read into the queues; those to ring for.
+    fn deliver_read(&mut self, at: usize, now: Duration) -> Vec<(Held, u16)> {
         let (side, counts) = (&mut self.sides[at], &self.offload.counts);
         let mut delivering = Delivering::new(counts, now);
         let fault = delivering.read(side).err();
@@ -137,7 +146,7 @@ impl Service {
         if fault.is_some() {
             side.fault = fault;
         }
-        self.ring_for(at, rings);
+        rings
     }
 
     fn ring_for(&mut self, at: usize, rings: Vec<(Held, u16)>) {

@@ -13,9 +13,10 @@ use weft_os::stream::{least_round_trip, set_pacing_rate};
 use weft_settings::transport::{Control, Policy};
 
 use crate::frames::Frames;
+use crate::link::TOGETHER_MAX;
 
 /// Octets that the adapter's connection has and has not sent at most: more than the longest frame.
-const UNSENT_MAX: usize = 256 * 1024;
+const UNSENT_MAX: usize = 64 * 1024;
 
 /// A connection, or one that is being made.
 #[derive(Debug)]
@@ -119,7 +120,7 @@ impl Wire {
         let room = UNSENT_MAX.saturating_sub(connection.unsent());
         let mut end = 0;
         for len in frames.lengths() {
-            if end + len > room {
+            if end + len > room || (end > 0 && end + len > TOGETHER_MAX) {
                 break;
             }
             end += len;
