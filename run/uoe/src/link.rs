@@ -19,9 +19,6 @@ use crate::pause::{Pause, Room};
 /// How long TCP may take nothing of what waits before nobody waits for it any more.
 const STALLED_AFTER: Duration = Duration::from_millis(250);
 
-/// Octets that leave together at the most: the adapter hands its link one packet, which is cut there.
-pub(crate) const TOGETHER_MAX: usize = 65_000;
-
 /// Which carrier: the place of its link, and a number that the place's next carrier does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkId {
@@ -205,8 +202,6 @@ impl Link {
         };
         frames.set_segment(segment);
         let (before, mut is_over) = (to_send.octets().len(), false);
-        // Who waits for room puts more in as soon as there is some.
-        let more_comes = self.room.is_awaited();
         while !to_send.is_empty() {
             let Some(taken) = send(to_send.octets(), frames) else {
                 is_over = true;
@@ -215,12 +210,6 @@ impl Link {
             to_send.handle_taken(taken);
             frames.handle_taken(taken);
             if taken == 0 {
-                break;
-            }
-            let rest = to_send.octets().len();
-            if more_comes && (1..TOGETHER_MAX).contains(&rest) {
-                // With what comes it fills a packet. If nothing does, the thread has news, and so does not sleep.
-                self.has_news.store(true, Ordering::SeqCst);
                 break;
             }
         }

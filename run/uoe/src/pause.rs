@@ -30,11 +30,6 @@ impl Room {
         }
     }
 
-    /// Whether somebody sleeps until there is some.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.is_awaited.load(Ordering::SeqCst)
-    }
-
     /// How often there was some, for [`Pause::for_room`].
     pub(crate) fn made(&self) -> u32 {
         self.made.load(Ordering::SeqCst)

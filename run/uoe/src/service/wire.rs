@@ -11,9 +11,9 @@ use weft_os::guarded::Guarded;
 use weft_os::net::TcpStream;
 use weft_os::stream::{least_round_trip, set_pacing_rate};
 use weft_settings::transport::{Control, Policy};
+use weft_uoe::gather::GATHERED_OCTETS;
 
 use crate::frames::Frames;
-use crate::link::TOGETHER_MAX;
 
 /// Octets that the adapter's connection has and has not sent at most: more than the longest frame.
 const UNSENT_MAX: usize = 64 * 1024;
@@ -116,11 +116,15 @@ impl Wire {
         let Wire::Adapter(connection) = self else {
             return None;
         };
-        // What waits in the connection is past all bounds: the queue before it has some, and drops.
-        let room = UNSENT_MAX.saturating_sub(connection.unsent());
+        // What waits in the connection is past all bounds: the queue before it has some, and drops. One that has sent
+        // everything is given all that waits, for one call of the device.
+        let room = match connection.unsent() {
+            0 => GATHERED_OCTETS,
+            unsent => UNSENT_MAX.saturating_sub(unsent),
+        };
         let mut end = 0;
         for len in frames.lengths() {
-            if end + len > room || (end > 0 && end + len > TOGETHER_MAX) {
+            if end + len > room {
                 break;
             }
             end += len;
