@@ -25,6 +25,8 @@ pub enum Learnt {
     Waits(Duration),
     /// The owner of the socket there takes connections for its datagrams.
     TakesCarriers(TakesCarriers),
+    /// The port that was asked at is closed (ICMP). Whoever begins just now may have it a moment later.
+    Refused,
     /// Nobody says so.
     No,
 }
@@ -34,6 +36,7 @@ pub enum Learnt {
 pub struct Inquiry {
     question: Question,
     asking: Asking,
+    is_refused: bool,
     socket: Guarded<Beside>,
 }
 
@@ -71,12 +74,14 @@ impl Inquiry {
         Some(Inquiry {
             question,
             asking: Asking::unhurried(question, now),
+            is_refused: false,
             socket: Guarded::new(socket),
         })
     }
 
     /// Asks once more: the question or its answer was lost, or who could answer was not there yet.
     pub fn repeat(&mut self) {
+        self.is_refused = false;
         if let Some(socket) = self.socket.get() {
             // One that does not leave is as one that is lost.
             let _ = socket.send(&self.question.to_octets());
@@ -101,11 +106,12 @@ impl Inquiry {
                     let datagram = octets.get(..len).unwrap_or(&octets);
                     self.asking.handle_datagram(datagram);
                 }
-                Heard::Unreachable => self.asking.handle_unreachable(),
+                Heard::Unreachable => self.is_refused = true,
                 Heard::Nothing => break,
             }
         }
         match (self.asking.poll_outcome(now), self.asking.answer()) {
+            (Outcome::Waits(_), _) if self.is_refused => Learnt::Refused,
             (Outcome::Waits(over_at), _) => Learnt::Waits(over_at.unwrap_or(now)),
             (Outcome::Yes, Some(Answer::TakesCarriers(takes))) => Learnt::TakesCarriers(takes),
             (Outcome::Yes | Outcome::No, _) => Learnt::No,

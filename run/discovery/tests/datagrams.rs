@@ -114,7 +114,7 @@ fn nobody_says_yes_for_sockets_that_may_not_be_asked_for() {
     let begun = Instant::now();
     assert_eq!(
         learn(port, &client, to("127.0.0.1", &plain)),
-        Learnt::No,
+        Learnt::Refused,
         "a plain host"
     );
     assert!(begun.elapsed() < SOON, "ICMP is not waited for");
@@ -125,7 +125,8 @@ fn nobody_says_yes_for_sockets_that_may_not_be_asked_for() {
     answering.leave(1);
     let left = to("127.0.0.1", &server);
     soon("its socket is left", || {
-        learn(port, &client, left) == Learnt::No
+        // Nobody says so, or the port is closed by then.
+        matches!(learn(port, &client, left), Learnt::No | Learnt::Refused)
     });
 }
 
@@ -153,6 +154,27 @@ fn who_takes_carriers_a_moment_later_is_found_by_the_next_question() {
     process.0.set(takes(7)).unwrap();
     inquiry.repeat();
     soon("it is answered", || {
+        inquiry.poll(now()) == Learnt::TakesCarriers(takes(7))
+    });
+}
+
+#[test]
+fn who_listens_a_moment_later_is_found_by_the_next_question() {
+    let port = DiscoveryPort::Agreed(free_port());
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = to("127.0.0.1", &server);
+    let mut inquiry = Inquiry::send(port, client.as_raw_fd(), to, now()).expect("a question");
+    soon("the port is closed", || {
+        inquiry.poll(now()) == Learnt::Refused
+    });
+    inquiry.repeat();
+    soon("it still is", || inquiry.poll(now()) == Learnt::Refused);
+    let answering = answering(port, Some(takes(7)));
+    answering.serve(1, About::Datagrams, server.as_raw_fd());
+    soon("it is answered", || {
+        inquiry.repeat();
+        std::thread::sleep(Duration::from_millis(1));
         inquiry.poll(now()) == Learnt::TakesCarriers(takes(7))
     });
 }

@@ -135,6 +135,29 @@ fn a_receiver_that_listens_a_moment_later_is_asked_once_more() {
 }
 
 #[test]
+fn a_receiver_that_begins_a_moment_later_is_asked_once_more() {
+    let discovery = discovery_port();
+    let (one, two) = (process(discovery), process(discovery));
+    let sender = Socket::bind(one, "127.0.0.1:0");
+    let receiver = Socket::bind(two, "127.0.0.1:0");
+    receiver.kernel.set_nonblocking(true).unwrap();
+    let begun = Instant::now();
+    while one.counted().asked == 0 {
+        sender.send(receiver.at(), &[1; 100], true);
+        assert!(begun.elapsed() < SOON, "nobody has asked");
+    }
+    // Its first receive has the agreed port bound, which was closed until now.
+    let begun = Instant::now();
+    while one.counted().opened == 0 {
+        while receiver.receive_now().is_some() {}
+        sender.send(receiver.at(), &[1; 100], true);
+        sender.flush();
+        assert!(begun.elapsed() < SOON, "{:?}", one.counted());
+    }
+    assert_eq!(one.counted().asked, 1);
+}
+
+#[test]
 fn plain_datagrams_that_wait_for_long_are_not_overtaken() {
     let discovery = discovery_port();
     let (one, two) = (process(discovery), process(discovery));

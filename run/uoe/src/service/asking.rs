@@ -68,6 +68,11 @@ impl Asked {
             .map_or(self.over_at, |at| at.min(self.over_at))
     }
 
+    /// Whether that is still to come, where nobody requires an answer. Who does goes on without one at once.
+    fn is_asked_once_more(&self) -> bool {
+        self.again_at.is_some() && !self.wanted.is_required
+    }
+
     /// Asks once more where it is time.
     fn repeat(&mut self, now: Duration) {
         if let Some(at) = self.again_at.filter(|at| now >= *at) {
@@ -198,9 +203,16 @@ impl Service {
     pub(crate) fn poll_asked(&mut self) {
         let mut at = 0;
         while at < self.asked.len() {
-            let learnt = self.asked[at].inquiry.poll(now());
-            if let Learnt::Waits(_) = learnt {
-                self.asked[at].repeat(now());
+            let asked = &mut self.asked[at];
+            let learnt = asked.inquiry.poll(now());
+            let waits = match learnt {
+                Learnt::Waits(_) => true,
+                // Who has just begun to receive may have the port a moment later.
+                Learnt::Refused => asked.is_asked_once_more(),
+                Learnt::TakesCarriers(_) | Learnt::No => false,
+            };
+            if waits {
+                asked.repeat(now());
                 at += 1;
                 continue;
             }
