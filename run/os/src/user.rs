@@ -147,6 +147,13 @@ impl UserBuffers {
         self.octets
     }
 
+    /// Address and length of the only range of the list, as that of nearly every call is.
+    #[inline]
+    pub fn only_range(&self) -> Option<(usize, usize)> {
+        let [range] = self.ranges() else { return None };
+        Some((range.base, range.len))
+    }
+
     /// The parts of the list that hold these of its octets.
     pub(crate) fn parts(&self, range: Range<usize>) -> impl Iterator<Item = IoVec> + '_ {
         let mut at = 0;

@@ -206,6 +206,16 @@ impl Inlet {
         }
     }
 
+    /// Whether something waits, by what time it is: one that holds nothing asks for none.
+    #[inline]
+    pub(crate) fn has_some(&mut self) -> bool {
+        if self.queue().is_none_or(|queue| queue.is_empty()) {
+            return false;
+        }
+        let now = self.time();
+        !self.is_empty(now)
+    }
+
     /// Whether nothing waits.
     #[inline]
     pub(crate) fn is_empty(&mut self, now: Duration) -> bool {

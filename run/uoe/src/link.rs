@@ -1,6 +1,7 @@
 //! The octets of one carrier that are to leave: the program's sends put frames in, and whoever finds them enough, or is
 //! about to sleep, gives them to the kernel's TCP. What leaves by the adapter the thread gives to it.
 
+mod by_thread;
 mod ending;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use weft_uoe::gather::{Gather, GATHERED_OCTETS};
 use weft_uoe::Control;
 
 use crate::frames::Frames;
-use crate::pause::{Pause, Room};
+use crate::pause::Room;
 
 /// How long TCP may take nothing of what waits before nobody waits for it any more.
 const STALLED_AFTER: Duration = Duration::from_millis(250);
@@ -163,77 +164,10 @@ impl Link {
         self.waits.load(Ordering::Acquire)
     }
 
-    /// Whether something waits for a flush. What leaves by the adapter waits for the thread alone.
-    #[inline]
-    pub(crate) fn is_to_be_flushed(&self) -> bool {
-        self.waits() && !self.by_thread.load(Ordering::Relaxed)
-    }
-
-    /// Whether the thread is to be woken for what was put in.
-    #[inline]
-    pub(crate) fn is_for_thread(&self) -> bool {
-        self.by_thread.load(Ordering::Relaxed) && self.has_news()
-    }
-
     /// Whether something was put in that the thread has not tried to send.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         self.has_news.load(Ordering::SeqCst)
-    }
-
-    /// Sends what waits, if that is for the thread to do: `send` is given octets and the lengths of the frames in them,
-    /// and says how many octets were taken, or nothing where none ever will be. By the thread.
-    pub(crate) fn send_by_thread(
-        &self,
-        generation: u32,
-        segment: usize,
-        mut send: impl FnMut(&[u8], &Frames) -> Option<usize>,
-    ) {
-        self.has_news.store(false, Ordering::SeqCst);
-        let Some(mut outgoing) = self.outgoing() else {
-            return;
-        };
-        if outgoing.generation != generation {
-            return;
-        }
-        let Outgoing { gather, outlet, .. } = &mut *outgoing;
-        let (Some(to_send), Some(Outlet::Thread(frames))) = (&mut *gather, outlet) else {
-            return;
-        };
-        frames.set_segment(segment);
-        let (before, mut is_over) = (to_send.octets().len(), false);
-        while !to_send.is_empty() {
-            let Some(taken) = send(to_send.octets(), frames) else {
-                is_over = true;
-                break;
-            };
-            to_send.handle_taken(taken);
-            frames.handle_taken(taken);
-            if taken == 0 {
-                break;
-            }
-        }
-        let left = to_send.octets().len();
-        if is_over {
-            self.give_up(gather);
-        }
-        if is_over || left == 0 {
-            self.waits.store(false, Ordering::Release);
-        }
-        if before == 0 || left < before {
-            self.moved_at.store(clock(), Ordering::Relaxed);
-        }
-        // Who waits is not woken for each datagram, nor while it would wait for the lock.
-        let has_room = is_over || left <= GATHERED_OCTETS / 2;
-        drop(outgoing);
-        if has_room {
-            self.room.make();
-        }
-    }
-
-    /// A sleep until there is room, `most` at the longest; `made` is of [`Put::Full`].
-    pub(crate) fn pause(&'static self, made: u32, most: Duration) -> Pause {
-        Pause::for_room(&self.room, made, most)
     }
 
     /// Whether TCP has taken nothing for so long that who sends does not wait for it: the other end is stopped, or the

@@ -176,7 +176,7 @@ impl Offload {
             return Sent::Plain;
         };
         required.used_at = sending.since();
-        let mut had_room = 0;
+        let mut full = None;
         let mut carrier = match required.is_up {
             true => Carrier::Ready,
             false => Carrier::Down,
@@ -193,7 +193,7 @@ impl Offload {
                     return sent(put);
                 }
                 Ok(Put::Full { made, .. }) => {
-                    had_room = made;
+                    full = Some(made);
                     Carrier::Full
                 }
                 Ok(Put::Gone) => Carrier::Down,
@@ -201,14 +201,14 @@ impl Offload {
             };
             required.is_up = carrier == Carrier::Full;
         }
-        self.send_into_queue(port, path, (carrier, had_room), sending, fill)
+        self.send_into_queue(port, path, (carrier, full), sending, fill)
     }
 
     fn send_into_queue(
         &'static self,
         port: &Port,
         path: &mut Path,
-        (carrier, had_room): (Carrier, u32),
+        (carrier, full): (Carrier, Option<u32>),
         sending: Sending<'_>,
         fill: &mut impl FnMut(&mut [u8]) -> Result<(), i32>,
     ) -> Sent {
@@ -256,10 +256,7 @@ impl Offload {
             Verdict::Wait(until) => {
                 self.tell_queued();
                 let left = until.map_or(LOOK_AGAIN, |until| until.saturating_sub(now));
-                Sent::Wait(match carrier {
-                    Carrier::Full => self.pause_for_room(path.link.place, had_room, left),
-                    _ => Pause::of(left.min(LOOK_AGAIN)),
-                })
+                Sent::Wait(self.pause_for_room(path.link.place, full, left))
             }
             Verdict::Channel | Verdict::Plain => {
                 self.tell_queued();

@@ -94,10 +94,7 @@ pub(crate) fn sent(put: Put) -> Sent {
 enum Tried {
     Sent(Sent),
     /// The carrier with this place takes nothing more now; how often there was room.
-    Full {
-        place: usize,
-        made: u32,
-    },
+    Full((usize, u32)),
 }
 
 impl Offload {
@@ -157,12 +154,10 @@ impl Offload {
         let has_others = self.turns.note(to, sending.since);
         match sent {
             Tried::Sent(sent) => sent,
-            Tried::Full { place, made } => {
-                match self.send_later(port, sending, (place, made), has_others) {
-                    Sent::Failed(libc::EAGAIN) => self.refuse(port, to),
-                    sent => sent,
-                }
-            }
+            Tried::Full(full) => match self.send_later(port, sending, full, has_others) {
+                Sent::Failed(libc::EAGAIN) => self.refuse(port, to),
+                sent => sent,
+            },
         }
     }
 
@@ -242,8 +237,7 @@ impl Offload {
                     // The mark is behind plain datagrams, and nothing on the channel says so yet.
                     path.chooser.handle_mark_not_said();
                 }
-                let place = path.link.place;
-                Tried::Full { place, made }
+                Tried::Full((path.link.place, made))
             }
             Ok(Put::Gone) => {
                 path.chooser.handle_lost();
@@ -277,7 +271,7 @@ impl Offload {
         match Policy::Prefer.admit(attempt, now) {
             Verdict::Again => Sent::Failed(libc::EAGAIN),
             Verdict::Wait(_) if !has_others && !self.is_stalled(place) => {
-                Sent::Wait(self.pause_for_room(place, made, LOOK_AGAIN))
+                Sent::Wait(self.pause_for_room(place, Some(made), LOOK_AGAIN))
             }
             Verdict::Wait(_) if now < at_rate => {
                 Sent::Wait(Pause::of((at_rate - now).min(LOOK_AGAIN)))
@@ -289,12 +283,18 @@ impl Offload {
         }
     }
 
-    /// A sleep of who waits for room on the carrier with this place; `made` is of [`Put::Full`].
-    pub(crate) fn pause_for_room(&'static self, place: usize, made: u32, most: Duration) -> Pause {
+    /// A sleep of who waits for room on the carrier with this place, or for something else there; `made` is of
+    /// [`Put::Full`].
+    pub(crate) fn pause_for_room(
+        &'static self,
+        place: usize,
+        made: Option<u32>,
+        most: Duration,
+    ) -> Pause {
         let most = most.min(LOOK_AGAIN);
-        match self.links.get(place) {
-            Some(link) => link.pause(made, most),
-            None => Pause::of(most),
+        match (self.links.get(place), made) {
+            (Some(link), Some(made)) => link.pause(made, most),
+            _ => Pause::of(most),
         }
     }
 

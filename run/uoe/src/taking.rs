@@ -144,7 +144,7 @@ impl Offload {
 
     /// Whether something waits that came over a carrier. A call that interrupted another one amid a look sees nothing.
     pub fn has_waiting(&self, port: &Port) -> bool {
-        port.inlet().is_some_and(|mut inlet| !inlet.is_empty(now()))
+        port.inlet().is_some_and(|mut inlet| inlet.has_some())
     }
 
     /// Bells of this process that were taken so far.

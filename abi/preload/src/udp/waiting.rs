@@ -2,9 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use libc::{size_t, ssize_t};
+use libc::{size_t, socklen_t, ssize_t};
 use weft_os::busy_poll::short_waits::Wait;
-use weft_os::dgram::NAME_LEN;
+use weft_os::dgram::{self, NAME_LEN};
 use weft_os::parts::Receives;
 use weft_os::user::UserBuffers;
 use weft_sockets::udp::{Ask, Datagram, Ended};
@@ -28,6 +28,15 @@ pub(super) enum Waited {
     Over(isize),
     /// It is to look what is there. `is_empty`: a datagram of no octets, or the end of receiving.
     Looks { is_empty: bool },
+}
+
+/// A receive that takes what comes.
+#[derive(Clone, Copy)]
+struct Taking<'a> {
+    ask: Ask,
+    held: &'a UserBuffers,
+    flags: c_int,
+    beside: &'a Beside,
 }
 
 impl Waited {
@@ -63,7 +72,11 @@ impl UdpSocket {
                 timeout.begin();
                 Waited::Looks { is_empty: false }
             }
-            false => self.take_or_sleep(ask, room, flags, beside, timeout),
+            false => {
+                // A program that looks again and again, and is told that nothing is there, pays for no clock.
+                let is_timed = wait.is_some();
+                self.take_or_sleep((ask, room, flags, beside), timeout, is_timed)
+            }
         };
         caught((), || sockets.end_wait(record, wait, waited.ended()));
         waited
@@ -73,14 +86,22 @@ impl UdpSocket {
     /// of the usual kind.
     fn take_or_sleep(
         self,
-        ask: Ask,
-        room: Room<'_>,
-        flags: c_int,
-        beside: &Beside,
+        (ask, room, flags, beside): (Ask, Room<'_>, c_int, &Beside),
         timeout: &mut Timeout,
+        is_timed: bool,
     ) -> Waited {
         if let (Room::Held(held), false) = (room, ask.stay || timeout.has_begun()) {
-            if let Some(waited) = self.take_as_it_comes(ask, held, flags, beside, timeout) {
+            let taking = Taking {
+                ask,
+                held,
+                flags,
+                beside,
+            };
+            let since = is_timed.then(dgram::now);
+            if let Some(waited) = self.take_as_it_comes(taking) {
+                if let Waited::Looks { .. } = waited {
+                    timeout.begin_at(since);
+                }
                 return waited;
             }
         }
@@ -92,17 +113,70 @@ impl UdpSocket {
         }
     }
 
-    /// A receive that waits in the C library's own call. What comes may be Weft's own: the first octets, all of them of
-    /// one of those, do not go to the program's memory before that is known. Nothing where it may not be done so.
-    fn take_as_it_comes(
+    /// A receive that waits in the C library's own call, and takes what comes. That may be Weft's own, and then leaves
+    /// nothing in the program's memory. Nothing where it may not be done so.
+    fn take_as_it_comes(self, taking: Taking<'_>) -> Option<Waited> {
+        let mut before = [0; FIRST_OCTETS];
+        let mut had = |held: &UserBuffers| held.read_range(0..FIRST_OCTETS, &mut before).is_ok();
+        // One of Weft's own fits such a buffer whole; and what stands there can be put back.
+        let buffer = taking.held.only_range();
+        match buffer.filter(|(_, len)| *len >= FIRST_OCTETS && had(taking.held)) {
+            Some(buffer) => self.take_into(buffer, before, taking),
+            None => self.take_apart(taking),
+        }
+    }
+
+    /// The same into the program's only buffer, in the cheaper of the two calls; `before` is what stands there.
+    fn take_into(
         self,
-        ask: Ask,
-        held: &UserBuffers,
-        flags: c_int,
-        beside: &Beside,
-        timeout: &mut Timeout,
+        (addr, room): (usize, usize),
+        before: [u8; FIRST_OCTETS],
+        taking: Taking<'_>,
     ) -> Option<Waited> {
         let UdpSocket { record, fd, .. } = self;
+        let sockets = self.sockets();
+        if !caught(false, || sockets.begin_take(record)) {
+            return None;
+        }
+        let (mut name, mut named) = ([0; NAME_LEN], NAME_LEN as socklen_t);
+        // SAFETY: the program handed its buffer over to be written; the name is this function's memory.
+        let octets = unsafe {
+            let name = name.as_mut_ptr().cast();
+            calls::recvfrom(
+                fd,
+                addr as *mut c_void,
+                room,
+                libc::MSG_TRUNC,
+                name,
+                &mut named,
+            )
+        };
+        let failed = (octets < 0).then(errno);
+        let len = octets.max(0) as usize;
+        let name = &name[..NAME_LEN.min(named as usize)];
+        let mut first = [0; FIRST_OCTETS];
+        // One that is longer than that is no datagram of ours, whatever it begins with.
+        let first = first.get_mut(..len).unwrap_or_default();
+        let is_read = taking.held.read_range(0..first.len(), first).is_ok();
+        let came = (failed.is_none() && is_read).then_some((&*first, name));
+        let is_programs = caught(false, || sockets.end_take(record, fd, came));
+        if let Some(errno) = failed {
+            return Some(Waited::Over(fail(errno)));
+        }
+        if !is_programs {
+            let before = before.get(..len).unwrap_or(&before);
+            // A buffer that is gone meanwhile has nothing to be put back to.
+            let _ = taking.held.write(before);
+            return Some(Waited::Looks { is_empty: false });
+        }
+        Some(hand_over(&[], len, name, taking))
+    }
+
+    /// The same into a list of buffers, or into one that is short: the first octets, all of them of one of Weft's own,
+    /// go to the program's memory once it is known whose they are.
+    fn take_apart(self, taking: Taking<'_>) -> Option<Waited> {
+        let UdpSocket { record, fd, .. } = self;
+        let Taking { ask, held, .. } = taking;
         let sockets = self.sockets();
         let (mut first, mut name) = ([0; FIRST_OCTETS], [0; NAME_LEN]);
         let mut receives = Receives::new();
@@ -111,7 +185,6 @@ impl UdpSocket {
         if !has_place || !caught(false, || sockets.begin_take(record)) {
             return None;
         }
-        timeout.begin();
         // SAFETY: the message names this function's memory, and what the program handed over to be written.
         let call = |message| unsafe { calls::recvmsg(fd, message, libc::MSG_TRUNC) };
         let (octets, named) = receives.with_message(&mut name, call);
@@ -129,21 +202,8 @@ impl UdpSocket {
         if !is_programs {
             return Some(Waited::Looks { is_empty: false });
         }
-        let fits = len.min(ask.room);
-        let datagram = Datagram {
-            octets: &first[..first.len().min(ask.room)],
-            name,
-            control: &[],
-            result: if ask.whole { len } else { fits },
-            truncated: fits < len,
-        };
-        let delivered = caught(Err(libc::EIO), || {
-            deliver(&datagram, Room::Held(held), flags, beside)
-        });
-        Some(Waited::Over(match delivered {
-            Ok(octets) => octets as isize,
-            Err(errno) => fail(errno),
-        }))
+        let first = &first[..first.len().min(ask.room)];
+        Some(hand_over(first, len, name, taking))
     }
 
     /// Waits for a datagram as the C library's `recv` would: as long as the socket's options say, in all of one call's
@@ -171,6 +231,31 @@ impl UdpSocket {
             },
         }
     }
+}
+
+/// Hands over a datagram of `len` octets, of which `first` are not in the program's memory yet.
+fn hand_over(first: &[u8], len: usize, name: &[u8], taking: Taking<'_>) -> Waited {
+    let Taking {
+        ask,
+        held,
+        flags,
+        beside,
+    } = taking;
+    let fits = len.min(ask.room);
+    let datagram = Datagram {
+        octets: first,
+        name,
+        control: &[],
+        result: if ask.whole { len } else { fits },
+        truncated: fits < len,
+    };
+    let delivered = caught(Err(libc::EIO), || {
+        deliver(&datagram, Room::Held(held), flags, beside)
+    });
+    Waited::Over(match delivered {
+        Ok(octets) => octets as isize,
+        Err(errno) => fail(errno),
+    })
 }
 
 /// The C library's `recv` that takes nothing; gives the octets of the next datagram.

@@ -149,8 +149,8 @@ impl Adapter {
 
     /// Begins to connect.
     pub(crate) fn connect(&self, to: SocketAddr) -> Option<Box<dyn Carrier>> {
-        // A frame's check is for its place in the whole stream: what comes again after four gigabytes has another one. So
-        // a datagram that fills a packet of UDP fits a segment with the header of its frame.
+        // A frame's check is for its place in the whole stream: what comes again after four gigabytes has another
+        // one. Without timestamps a datagram that fills a packet of UDP fits a segment, with its frame's header.
         let options = SocketOptions {
             without_timestamps: true,
             ..SocketOptions::default()

@@ -14,6 +14,7 @@ use weft_uoe::greeting::Instance;
 use weft_uoe::queue::Queue;
 use weft_uoe::End;
 
+use super::asked::Asked;
 use super::channels::Wanted;
 use super::greeting::{greeting, Use};
 use super::side::{Phase, Side};
@@ -31,57 +32,8 @@ pub(super) const ASKED_MAX: usize = 32;
 /// most of those that answer have by then.
 const PLACE_KEPT: Duration = Duration::from_millis(250);
 
-/// How soon a question is asked once more, doubled each time, where a rule says that the other end has Weft.
-const ASKED_AGAIN: Duration = Duration::from_millis(25);
-/// How soon others are asked once more, and for the last time: a receiver that has just begun may not listen yet.
-const ASKED_ONCE_MORE: Duration = Duration::from_millis(250);
-
 /// How long a socket may take to have a channel, once it is known that it wants one.
 const WANTED_FOR: Duration = Duration::from_secs(5);
-
-/// A destination that is asked for.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    inquiry: Inquiry,
-    wanted: Wanted,
-    asked_at: Duration,
-    /// When it is asked once more.
-    again_at: Option<Duration>,
-    over_at: Duration,
-}
-
-impl Asked {
-    pub(crate) fn number(&self) -> RawFd {
-        self.inquiry.number()
-    }
-
-    pub(crate) fn wanted(&self) -> &Wanted {
-        &self.wanted
-    }
-
-    pub(super) fn wanted_mut(&mut self) -> &mut Wanted {
-        &mut self.wanted
-    }
-
-    pub(crate) fn deadline(&self) -> Duration {
-        self.again_at
-            .map_or(self.over_at, |at| at.min(self.over_at))
-    }
-
-    /// Whether that is still to come, where nobody requires an answer. Who does goes on without one at once.
-    fn is_asked_once_more(&self) -> bool {
-        self.again_at.is_some() && !self.wanted.is_required
-    }
-
-    /// Asks once more where it is time.
-    fn repeat(&mut self, now: Duration) {
-        if let Some(at) = self.again_at.filter(|at| now >= *at) {
-            self.inquiry.repeat();
-            let is_required = self.wanted.is_required;
-            self.again_at = is_required.then(|| now + (at - self.asked_at));
-        }
-    }
-}
 
 impl Service {
     /// A socket sends busily to `to`.
@@ -128,25 +80,11 @@ impl Service {
         let discovery_port = self.offload.settings.discovery_port;
         let port = wanted.port;
         let sent = port.with_fd(|fd| Inquiry::send(discovery_port, fd, to, now()));
-        let Some(mut inquiry) = sent.flatten() else {
+        let Some(inquiry) = sent.flatten() else {
             return self.leave_alone(to, Why::NoAnswer);
         };
         count(&self.offload.counts.asked);
-        let over_at = match inquiry.poll(now()) {
-            Learnt::Waits(until) => until,
-            _ => now(),
-        };
-        let again = match wanted.is_required {
-            true => ASKED_AGAIN,
-            false => ASKED_ONCE_MORE,
-        };
-        self.asked.push(Asked {
-            inquiry,
-            again_at: Some(now() + again),
-            wanted,
-            asked_at: now(),
-            over_at,
-        });
+        self.asked.push(Asked::new(inquiry, wanted));
     }
 
     fn is_on_its_way(&self, wanted: &Wanted) -> bool {

@@ -30,6 +30,7 @@
 mod adapter;
 mod admitting;
 mod any_order;
+mod asked;
 mod asking;
 mod bells;
 mod channels;
@@ -67,7 +68,7 @@ use crate::mail::Mail;
 use crate::offload::{now, Offload};
 use adapter::Adapter;
 use admitting::Admitting;
-use asking::Asked;
+use asked::Asked;
 use bells::Bells;
 use ended::Ended;
 use names::Name;
