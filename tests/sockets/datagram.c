@@ -60,6 +60,33 @@ DATAGRAMS("cut-to-the-room")
 	ends_close(e);
 }
 
+static void *send_now_and_then(void *at)
+{
+	for (int i = 0; i < 20; i++) {
+		sleep_ms(5);
+		send(*(int *)at, "short", 5, 0);
+	}
+	return NULL;
+}
+
+DATAGRAMS("a-short-one-that-is-waited-for-leaves-the-rest-of-the-buffer")
+{
+	struct ends e = ends_of(kind);
+	char got[200], rest[200];
+	pthread_t thread;
+
+	memset(rest, 'z', sizeof rest);
+	NEED(pthread_create(&thread, NULL, send_now_and_then, &e.a) == 0);
+	for (int i = 0; i < 20; i++) {
+		memset(got, 'z', sizeof got);
+		EQ(recv(e.b, got, sizeof got, 0), 5);
+		SAME(got, "short", 5);
+		SAME(got + 5, rest, sizeof got - 5);
+	}
+	pthread_join(thread, NULL);
+	ends_close(e);
+}
+
 DATAGRAMS("msg_trunc-tells-the-whole-length")
 {
 	struct ends e = ends_of(kind);
