@@ -399,6 +399,31 @@ mod tests {
     }
 
     #[test]
+    fn who_finds_it_full_is_told_of_room_once_half_of_it_is_free_or_the_carrier_is_over() {
+        process::watch();
+        let link = Link::new();
+        let gather = Gather::new(vec![0; GATHERED_OCTETS], Key::new(&[1; 16], &[2; 16]), 0);
+        link.begin(1, gather, Outlet::Thread(Frames::new(1400, false)));
+        let full = loop {
+            match put(&link) {
+                Put::Done => {}
+                Put::Full { made, .. } => break made,
+                other => panic!("{other:?}"),
+            }
+        };
+        let send = |octets: usize| {
+            let mut takes = [octets, 0].into_iter();
+            link.send_by_thread(1, 1400, |_, _| takes.next());
+            link.room.made() != full
+        };
+        assert!(!send(GATHERED_OCTETS / 2 - 2000), "that is too little");
+        assert!(send(4000));
+        let before = link.room.made();
+        link.end(1);
+        assert_ne!(link.room.made(), before);
+    }
+
+    #[test]
     fn what_waits_as_the_process_ends_is_lost_and_nothing_more_is_put_in() {
         process::watch();
         let link = Link::new();
