@@ -19,7 +19,7 @@ use crate::Errno;
 const LOOK_AFTER: u32 = 16;
 /// Receives that begin by waiting once one has found nothing. The next looks first: where datagrams come faster than
 /// they are taken, waiting is a call for nothing.
-const EXPECTED_WAITS: u32 = 64;
+const EXPECTED_WAITS: u32 = 8;
 
 /// How a receive is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
