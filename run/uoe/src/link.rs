@@ -34,8 +34,8 @@ pub(crate) enum Put {
     Done,
     /// It is in, and TCP was given what waited, for want of room or as nothing is to follow soon: that takes long.
     Flushed,
-    /// TCP takes no more now, and there is no room. `said`: what was to be said before it is. `made`: how often there
-    /// was some.
+    /// TCP takes no more now, and there is no room. `said`: what was to be said before it is. `made`: how often
+    /// there was some until now, see [`Pause::for_room`](crate::pause::Pause::for_room).
     Full { said: bool, made: u32 },
     /// The carrier is gone.
     Gone,
@@ -57,7 +57,7 @@ pub(crate) struct Link {
     lost: AtomicU64,
     /// When TCP took something last, or there was nothing to take, in nanoseconds.
     moved_at: AtomicU64,
-    /// What the thread makes where it sends.
+    /// Room for more, for which sends sleep that found none. Only the thread tells of some.
     room: Room,
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn sent(put: Put) -> Sent {
 enum Tried {
     Sent(Sent),
     /// The carrier with this place takes nothing more now; how often there was room.
-    Full((usize, u32)),
+    Full(usize, u32),
 }
 
 impl Offload {
@@ -154,7 +154,7 @@ impl Offload {
         let has_others = self.turns.note(to, sending.since);
         match sent {
             Tried::Sent(sent) => sent,
-            Tried::Full(full) => match self.send_later(port, sending, full, has_others) {
+            Tried::Full(at, made) => match self.send_later(port, sending, (at, made), has_others) {
                 Sent::Failed(libc::EAGAIN) => self.refuse(port, to),
                 sent => sent,
             },
@@ -237,7 +237,7 @@ impl Offload {
                     // The mark is behind plain datagrams, and nothing on the channel says so yet.
                     path.chooser.handle_mark_not_said();
                 }
-                Tried::Full((path.link.place, made))
+                Tried::Full(path.link.place, made)
             }
             Ok(Put::Gone) => {
                 path.chooser.handle_lost();

@@ -18,7 +18,8 @@ use crate::Errno;
 /// Receives after which their pace is looked at.
 const LOOK_AFTER: u32 = 16;
 /// Receives that begin by waiting once one has found nothing. The next looks first: where datagrams come faster than
-/// they are taken, waiting is a call for nothing.
+/// they are taken, waiting is a call for nothing. With 64 of them a slow receiver that was flooded had its channel
+/// seconds later (the case `a_slow_receiver_beside_another.each` of `tests/uoe`).
 const EXPECTED_WAITS: u32 = 8;
 
 /// How a receive is done.

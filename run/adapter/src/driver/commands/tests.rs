@@ -25,12 +25,16 @@ fn hosts() -> [State; 2] {
 }
 
 /// A connection from the first to the second.
-fn connect([one, two]: &mut [State; 2]) -> (Key, Key) {
+fn connect(hosts: &mut [State; 2]) -> (Key, Key) {
+    connect_with(hosts, &SocketOptions::default())
+}
+
+fn connect_with([one, two]: &mut [State; 2], options: &SocketOptions) -> (Key, Key) {
     let at = "10.7.0.2:7471".parse().unwrap();
     let (holder, _) = two.bind(at, false).unwrap();
     two.listen(holder, at, false, 8).unwrap();
     let (key, _) = one
-        .connect("10.7.0.1:0".parse().unwrap(), at, &SocketOptions::default())
+        .connect("10.7.0.1:0".parse().unwrap(), at, options)
         .unwrap();
     for _ in 0..10 {
         one.run();
@@ -39,6 +43,21 @@ fn connect([one, two]: &mut [State; 2]) -> (Key, Key) {
     let (accepted, _) = two.accept(holder).expect("it has come");
     assert!(one.is_connected(key));
     (key, accepted)
+}
+
+/// What fills a packet of UDP, and eight octets before it, fits the segment of a connection without timestamps.
+#[test]
+fn a_connection_without_timestamps_has_segments_of_twelve_octets_more_at_both_ends() {
+    for (without_timestamps, octets) in [(false, 1448), (true, 1460)] {
+        let mut hosts = hosts();
+        let options = SocketOptions {
+            without_timestamps,
+            ..SocketOptions::default()
+        };
+        let (key, accepted) = connect_with(&mut hosts, &options);
+        let [one, two] = &mut hosts;
+        assert_eq!((one.emss(key), two.emss(accepted)), (octets, octets));
+    }
 }
 
 /// Of a list whose second run is unmapped the first is taken. The sender waits, as less was taken than offered, and has
