@@ -58,6 +58,15 @@ impl Batch {
         self.closed || self.end + self.size > MOST_OCTETS || self.count == MOST_DATAGRAMS
     }
 
+    /// Whether one more datagram of `len` octets is like those that wait, and does not make the batch full.
+    #[inline]
+    pub fn has_room_for_alike(&self, len: usize) -> bool {
+        len == self.size
+            && !self.closed
+            && self.end + 2 * len <= MOST_OCTETS
+            && self.count + 1 < MOST_DATAGRAMS
+    }
+
     /// Octets of a segment.
     pub fn size(&self) -> usize {
         self.size
@@ -104,6 +113,15 @@ impl Batch {
         at..self.end
     }
 
+    /// Appends a datagram that [`Batch::has_room_for_alike`] said is like the others; its octets belong into the range.
+    #[inline]
+    pub fn append_alike(&mut self) -> Range<usize> {
+        let at = self.end;
+        self.end += self.size;
+        self.count += 1;
+        at..self.end
+    }
+
     /// Takes back the datagram appended last.
     pub fn take_back(&mut self, range: Range<usize>) {
         self.end = range.start;
@@ -135,6 +153,8 @@ pub struct Pace {
     /// How long the last call may have taken by itself beyond what a short one takes, nanoseconds.
     last_took: u64,
     quick: u32,
+    /// Calls since then at which nobody looked at the clock.
+    untimed: u32,
     /// Calls since an answer came that was waited for.
     since_answer: u32,
     /// Quick calls more than usual that it takes to be busy.
@@ -149,6 +169,9 @@ const OWED: u32 = 64;
 /// Calls no further apart than this follow each other quickly, nanoseconds: a few times what a send on its own
 /// takes, and less than a round trip through another thread.
 pub const QUICK: u64 = 20_000;
+/// Calls without a look at the clock that may make up for a pause before the next look: together a little more than what
+/// gathers waits for.
+const UNTIMED_MAX: u32 = 15;
 /// Nanoseconds the kernel may take to send an octet of a datagram: to copy it, and to cut a long one into fragments.
 const OCTET: u64 = 3;
 
@@ -158,27 +181,52 @@ impl Pace {
         last: 0,
         last_took: 0,
         quick: 0,
+        untimed: 0,
         since_answer: 0,
         owed: 0,
     };
 
     /// Notes a call at `now`, nanoseconds, that sends a datagram of `len` octets; gives whether at least `after` before
-    /// it were quick. With 0 every call is a busy one.
+    /// it were quick. With 0 every call is a busy one. Calls that were not timed ([`Pace::note_untimed`]) were as far
+    /// apart as this one and them in the mean.
     #[inline]
     pub fn note(&mut self, now: u64, len: usize, after: u32) -> bool {
-        let quick = now.saturating_sub(self.last) <= QUICK + self.last_took;
+        let calls = 1 + self.untimed.min(UNTIMED_MAX);
+        let quick = now.saturating_sub(self.last) <= QUICK * u64::from(calls) + self.last_took;
         (self.last, self.last_took) = (now, len as u64 * OCTET);
+        self.untimed = 0;
         self.quick = if quick {
             self.quick.saturating_add(1)
         } else {
             0
         };
         self.since_answer = self.since_answer.saturating_add(1);
-        let busy = after == 0 || self.quick >= after.saturating_add(self.owed);
+        let busy = self.is_busy(after);
         if busy {
             self.owed = 0;
         }
         busy
+    }
+
+    /// When the clock was looked at last, nanoseconds.
+    #[inline]
+    pub fn looked_at(&self) -> u64 {
+        self.last
+    }
+
+    /// Whether the last call was a busy one.
+    #[inline]
+    pub fn is_busy(&self, after: u32) -> bool {
+        after == 0 || self.quick >= after.saturating_add(self.owed)
+    }
+
+    /// Notes a call of a busy program while what it sent before still waits: as that waits for a moment only, the call
+    /// is as good as quick. What it waits for is seen at the next call that is timed.
+    #[inline]
+    pub fn note_untimed(&mut self) {
+        self.untimed = self.untimed.saturating_add(1);
+        self.quick = self.quick.saturating_add(1);
+        self.since_answer = self.since_answer.saturating_add(1);
     }
 
     /// The program waited for a datagram, and it came: what was sent since the last one was a question, if it was
@@ -193,7 +241,7 @@ impl Pace {
     /// What gathered was sent for the program, until `now`: that was not the program's pause.
     #[inline]
     pub fn resume(&mut self, now: u64) {
-        self.last = now;
+        (self.last, self.untimed) = (now, 0);
     }
 }
 

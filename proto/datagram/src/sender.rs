@@ -22,6 +22,8 @@ pub struct Destination {
 
 /// Whole words, so that two destinations are compared in a few instructions: what is behind the address is zero.
 const NAME_ROOM: usize = NAME_LEN.next_multiple_of(8);
+/// Octets of a socket address of IPv4.
+const IPV4_NAME_LEN: usize = 16;
 
 impl PartialEq for Destination {
     #[inline]
@@ -54,11 +56,24 @@ impl Destination {
             return None;
         }
         let mut octets = [0; NAME_ROOM];
-        octets[..name.len()].copy_from_slice(name);
+        // Addresses of IPv4 by themselves: so many octets are two registers.
+        match <&[u8; IPV4_NAME_LEN]>::try_from(name) {
+            Ok(name) => octets[..IPV4_NAME_LEN].copy_from_slice(name),
+            Err(_) => octets[..name.len()].copy_from_slice(name),
+        }
         Some(Destination {
             octets,
             len: name.len() as u8,
         })
+    }
+
+    /// Whether this is the address, of which the connected peer has none.
+    #[inline]
+    fn is(&self, name: &[u8]) -> bool {
+        match name.is_empty() {
+            true => self.len == 0,
+            false => Destination::new(name).as_ref() == Some(self),
+        }
     }
 
     /// The address, empty for the connected peer.
@@ -159,6 +174,18 @@ impl Sender {
         self.waiting == 0
     }
 
+    /// Whether what waits is for one destination.
+    #[inline]
+    pub fn waits_alone(&self) -> bool {
+        self.waiting.is_power_of_two()
+    }
+
+    /// When somebody looked at the clock last, at a send.
+    #[inline]
+    pub fn looked_at(&self) -> u64 {
+        self.pace.looked_at()
+    }
+
     /// Notes whether something waits in this queue.
     #[inline]
     fn note(&mut self, index: usize) {
@@ -170,6 +197,17 @@ impl Sender {
     #[inline]
     pub fn is_busy(&mut self, now: u64, len: usize, after: u32) -> bool {
         self.pace.note(now, len, after)
+    }
+
+    /// Notes a send of a busy program while an earlier datagram waits, without a look at the clock, see
+    /// [`Pace::note_untimed`]. False where the program is idle or nothing waits: [`Sender::is_busy`] is to be asked.
+    #[inline]
+    pub fn stays_busy(&mut self, after: u32) -> bool {
+        let stays = self.waiting != 0 && self.pace.is_busy(after);
+        if stays {
+            self.pace.note_untimed();
+        }
+        stays
     }
 
     /// The program waited for a datagram, and it came, see [`Pace::answered`].
@@ -197,6 +235,37 @@ impl Sender {
     #[inline]
     pub fn take_pending(&mut self) -> Option<Errno> {
         self.pending.take()
+    }
+
+    /// Takes a datagram that is like the one before it, as nearly all of a stream are: to the same destination (`name`,
+    /// empty for the connected peer), as long, in a batch that waits and has room for yet another. `fill` puts its
+    /// octets in place. Nothing where it is not: [`Sender::offer`] is what takes those. All that had to be asked before
+    /// the program's datagrams may gather was asked for the one before.
+    ///
+    /// # Errors
+    /// What `fill` says; the datagram was not taken then.
+    #[inline]
+    pub fn append_alike(
+        &mut self,
+        name: &[u8],
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), Errno>,
+    ) -> Option<Result<(), Errno>> {
+        let is_waiting = self.waiting & 1 << self.last != 0;
+        let queue = &mut self.queues[self.last];
+        if !is_waiting || !queue.batch.has_room_for_alike(len) || !queue.to.is(name) {
+            return None;
+        }
+        self.pace.note_untimed();
+        self.clock += 1;
+        let range = queue.batch.append_alike();
+        let base = self.last * QUEUE_OCTETS;
+        let place = &mut self.memory[base + range.start..base + range.end];
+        let filled = fill(place);
+        if filled.is_err() {
+            self.queues[self.last].batch.take_back(range);
+        }
+        Some(filled)
     }
 
     /// Takes a datagram of `len` octets to `to`; `fill` puts its octets in place.

@@ -23,7 +23,7 @@ pub trait Gathering: Sync {
     /// Whether anything waits.
     fn waits(&self) -> bool;
 
-    /// Sends what waits, as far as it goes at once.
+    /// Sends what waits, as far as it goes at once, and may leave what can wait for the next tick.
     fn send_waiting(&self);
 
     /// Whether nothing will gather in them any more.
@@ -35,9 +35,10 @@ pub trait Gathering: Sync {
         false
     }
 
-    /// How long one tick is now, where that is shorter than usual: somebody waits for what comes any moment. Who has
-    /// the thread know of such a thing amid a tick calls [`Flusher::hasten`].
-    fn haste(&self) -> Option<Duration> {
+    /// How long the next tick is, where it is not as long as usual: shorter, as somebody waits for what comes any
+    /// moment, or longer, as what waits leaves by itself. Who has the thread know of haste amid a tick calls
+    /// [`Flusher::hasten`].
+    fn next_tick(&self) -> Option<Duration> {
         None
     }
 
@@ -69,6 +70,11 @@ impl Flusher {
             state: AtomicU32::new(AWAKE),
             thread: OwnThread::new(),
         }
+    }
+
+    /// How long a tick is.
+    pub fn tick(&self) -> Duration {
+        self.tick
     }
 
     /// Whether the thread runs in this process.
@@ -109,7 +115,7 @@ impl Flusher {
         }
     }
 
-    /// Something waits that is not to wait for a tick: [`Gathering::haste`] is asked anew.
+    /// Something waits that is not to wait for a tick: [`Gathering::next_tick`] is asked anew.
     pub fn hasten(&self) {
         if self.state.swap(AWAKE, Ordering::SeqCst) != AWAKE {
             lock::futex_wake(&self.state, 1);
@@ -173,11 +179,11 @@ impl Flusher {
         !goes_on
     }
 
-    /// Sleeps for one tick, or for as long as haste allows.
+    /// Sleeps for one tick.
     fn sleep_a_tick(&self, sockets: &impl Gathering) {
         self.state.store(TICKING, Ordering::SeqCst);
         // Who hastened before it saw the state did not wake anybody.
-        let tick = sockets.haste().unwrap_or(self.tick);
+        let tick = sockets.next_tick().unwrap_or(self.tick);
         lock::futex_wait(&self.state, TICKING, Some(tick.as_nanos() as u64));
         self.state.store(AWAKE, Ordering::SeqCst);
     }
@@ -234,7 +240,7 @@ mod tests {
             self.is_over.load(Ordering::SeqCst)
         }
 
-        fn haste(&self) -> Option<Duration> {
+        fn next_tick(&self) -> Option<Duration> {
             let is_hasty = self.is_hasty.load(Ordering::SeqCst);
             is_hasty.then_some(Duration::from_micros(100))
         }

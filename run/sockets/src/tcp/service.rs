@@ -154,7 +154,7 @@ impl Gathering for Streams {
 
     /// An answer, if there is one, mostly comes within a fraction of a tick, and so does a Reply; what a program has
     /// sent meanwhile leaves with it. Nor does a Request come later, for which what was sent waits before the close.
-    fn haste(&self) -> Option<Duration> {
+    fn next_tick(&self) -> Option<Duration> {
         const HASTE: Duration = Duration::from_micros(100);
         const FRESH_MS: u32 = 5;
         let lingering = self.lingering.as_ref().zip(self.slots.as_ref());

@@ -6,13 +6,15 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | `record` | what is known of one socket |
-//! | `outgoing` | sends: which datagrams gather, and when they leave |
+//! | `outgoing` | sends: which datagrams gather, and with which they leave |
+//! | `flushing` | when those leave that no send takes with it |
 //! | `offloading` | datagrams over carriers: when they are offered one, and how they come out |
 //! | `options` | options of a socket, which say what of this may be done |
 //! | `incoming` | receives: when they are coalesced, and how datagrams come out |
 //! | `receiver` | a socket's incoming datagrams, split |
 //! | `slot` | what processes that share a socket agree on |
 
+mod flushing;
 mod incoming;
 mod offloading;
 mod options;
@@ -318,7 +320,16 @@ impl Gathering for Datagrams {
     }
 
     fn send_waiting(&self) {
-        self.flush_all();
+        if let Some(offload) = self.offload {
+            offload.flush_all();
+        }
+        if self.waiting.any() {
+            self.flush_aged();
+        }
+    }
+
+    fn next_tick(&self) -> Option<Duration> {
+        self.next_look()
     }
 
     fn is_over(&self) -> bool {

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weft_datagram::batch::LONGEST;
 use weft_datagram::sender::{Destination, Offer, Wire, MEMORY};
 use weft_os::dgram::{self, NAME_LEN};
-use weft_os::lock::Guard;
 use weft_os::pages;
 use weft_os::user::UserBuffers;
 use weft_settings::datagrams::Direction;
@@ -22,12 +21,24 @@ use crate::Errno;
 const FLAGS_CARRIED: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM;
 
 /// The kernel as what takes datagrams.
-struct Socket<'a> {
+pub(super) struct Socket<'a> {
     datagrams: &'a Datagrams,
     fd: i32,
     flags: i32,
     /// The kernel was called.
     sent: bool,
+}
+
+impl<'a> Socket<'a> {
+    /// The socket behind `fd`, sent to with these flags.
+    pub(super) fn new(datagrams: &'a Datagrams, fd: i32, flags: i32) -> Socket<'a> {
+        Socket {
+            datagrams,
+            fd,
+            flags,
+            sent: false,
+        }
+    }
 }
 
 impl Wire for Socket<'_> {
@@ -52,8 +63,8 @@ pub struct Call<'a> {
     to: Option<&'a [u8]>,
     data: &'a UserBuffers,
     flags: i32,
-    /// When the program made it.
-    since: u64,
+    /// When the program made it, once somebody has asked.
+    since: Option<u64>,
     /// Whether its sends came thick then.
     is_busy: Option<bool>,
 }
@@ -66,8 +77,32 @@ impl<'a> Call<'a> {
             to,
             data,
             flags,
-            since: dgram::now(),
+            since: None,
             is_busy: None,
+        }
+    }
+
+    /// Whether it asks for nothing but that its octets leave.
+    #[inline]
+    fn is_bare(&self) -> bool {
+        self.flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 0
+    }
+
+    /// When the program made it.
+    #[inline]
+    fn since(&mut self) -> u64 {
+        *self.since.get_or_insert_with(dgram::now)
+    }
+
+    /// It, as a carrier is asked.
+    fn sending(&mut self, is_busy: bool) -> Sending<'a> {
+        Sending {
+            fd: self.fd,
+            to: self.to.unwrap_or_default(),
+            len: self.data.octets(),
+            is_busy,
+            dont_wait: self.flags & libc::MSG_DONTWAIT != 0,
+            since: self.since(),
         }
     }
 }
@@ -90,41 +125,49 @@ impl Datagrams {
         if record.tx_off.load(Ordering::Acquire) {
             return Ok(self.leave_to_kernel(record, call.fd, call.to));
         }
-        let len = call.data.octets();
         let Some(mut tx) = record.outgoing() else {
             let sending = Sending {
-                fd: call.fd,
-                to: call.to.unwrap_or_default(),
-                len,
-                is_busy: false,
                 dont_wait: true,
-                since: call.since,
+                ..call.sending(false)
             };
             return Ok(self.send_amid_another(record, sending));
         };
         if let Some(errno) = tx.sender.take_pending() {
             return Ok(Verdict::Done(Err(errno)));
         }
-        let is_bare = call.flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 0;
         if record.sends_after_answer() {
             tx.sender.answered();
+        } else if self.offload.is_none() && call.is_bare() {
+            if let Some(verdict) = append_alike(&mut tx, call) {
+                record.tx_fd.store(call.fd, Ordering::Relaxed);
+                return Ok(verdict);
+            }
         }
+        self.send_unlike(record, &mut tx, call)
+    }
+
+    /// One that is not like the one before it, or that a carrier may bring. Not inlined: what it keeps in registers is
+    /// not to be saved for those that are.
+    #[inline(never)]
+    fn send_unlike(
+        &'static self,
+        record: &'static Record,
+        tx: &mut Outgoing,
+        call: &mut Call<'_>,
+    ) -> Result<Verdict, Pause> {
         let has_waited = call.is_busy.is_some();
-        let notes_pace = || tx.sender.is_busy(call.since, len, self.busy_after);
-        let is_busy = *call.is_busy.get_or_insert_with(notes_pace);
+        let is_busy = match call.is_busy {
+            Some(is_busy) => is_busy,
+            None => self.note_pace(tx, call),
+        };
+        call.is_busy = Some(is_busy);
+        let is_bare = call.is_bare();
         if self.offload.is_some() {
-            let sending = Sending {
-                fd: call.fd,
-                to: call.to.unwrap_or_default(),
-                len,
-                is_busy,
-                dont_wait: call.flags & libc::MSG_DONTWAIT != 0,
-                since: call.since,
-            };
+            let sending = call.sending(is_busy);
             // That the neighbour is there says nothing to a connection.
             if is_bare || call.flags & !FLAGS_CARRIED == 0 {
                 if let Some(verdict) =
-                    self.send_offloaded(record, &mut tx, sending, has_waited, call.data)?
+                    self.send_offloaded(record, tx, sending, has_waited, call.data)?
                 {
                     return Ok(verdict);
                 }
@@ -132,7 +175,18 @@ impl Datagrams {
                 return Ok(Verdict::Done(refused));
             }
         }
-        Ok(self.send_plainly(record, &mut tx, *call, is_bare && is_busy))
+        Ok(self.send_plainly(record, tx, *call, is_bare && is_busy))
+    }
+
+    /// Whether the program is busy, this send of it included.
+    #[inline]
+    fn note_pace(&self, tx: &mut Outgoing, call: &mut Call<'_>) -> bool {
+        // A carrier wants to know when it was made, whatever waits.
+        if self.offload.is_none() && tx.sender.stays_busy(self.busy_after) {
+            return true;
+        }
+        let len = call.data.octets();
+        tx.sender.is_busy(call.since(), len, self.busy_after)
     }
 
     /// By the kernel: with others, where the program is busy.
@@ -161,7 +215,7 @@ impl Datagrams {
                     && may_wait
                     && self.may_gather(record, fd, tx, &to) =>
             {
-                self.gather(tx, fd, &to, data, flags)
+                self.gather(record, tx, fd, &to, data, flags)
             }
             _ => self.make_way(tx, fd, flags),
         };
@@ -173,6 +227,7 @@ impl Datagrams {
     #[inline]
     fn gather(
         &self,
+        record: &Record,
         tx: &mut Outgoing,
         fd: i32,
         to: &Destination,
@@ -187,12 +242,8 @@ impl Datagrams {
                 Ok(errno) => return Verdict::Done(Err(errno)),
             }
         }
-        let mut wire = Socket {
-            datagrams: self,
-            fd,
-            flags,
-            sent: false,
-        };
+        let was_empty = tx.sender.is_empty();
+        let mut wire = Socket::new(self, fd, flags);
         let len = data.octets();
         let offer = tx.sender.offer(&mut wire, to, len, |place| {
             data.read(place).map_err(|_| libc::EFAULT)
@@ -200,6 +251,10 @@ impl Datagrams {
         if wire.sent {
             // A burst of long datagrams takes the kernel longer than the pause that makes a program idle.
             tx.sender.resume(dgram::now());
+        }
+        if was_empty || wire.sent && tx.sender.waits_alone() {
+            let since = tx.sender.looked_at();
+            record.gathers_since.store(since, Ordering::Relaxed);
         }
         match offer {
             Ok(Offer::Gathered) => Verdict::Done(Ok(len)),
@@ -220,12 +275,7 @@ impl Datagrams {
     #[cold]
     fn flush_before(&self, tx: &mut Outgoing, fd: i32, flags: i32) -> Verdict {
         let flags = flags & libc::MSG_DONTWAIT;
-        let mut wire = Socket {
-            datagrams: self,
-            fd,
-            flags,
-            sent: false,
-        };
+        let mut wire = Socket::new(self, fd, flags);
         match tx.sender.flush(&mut wire) {
             Ok(()) => Verdict::Kernel,
             Err(errno) => Verdict::Done(Err(errno)),
@@ -314,78 +364,17 @@ impl Datagrams {
         tx.ruling = Some((*to, allowed));
         allowed
     }
+}
 
-    /// Sends what waits in `record`, as far as the kernel takes it at once.
-    pub fn flush_record(&self, record: &'static Record) {
-        if !self.waiting.contains(record.number) {
-            return;
-        }
-        if let Some(mut tx) = record.outgoing() {
-            self.flush_locked(record, &mut tx);
-        }
-    }
-
-    fn flush_locked(&self, record: &'static Record, tx: &mut Guard<'_, Outgoing>) {
-        let mut wire = Socket {
-            datagrams: self,
-            fd: record.tx_fd.load(Ordering::Relaxed),
-            flags: libc::MSG_DONTWAIT,
-            sent: false,
-        };
-        // What the socket does not take now waits for the next call or the next tick.
-        let _ = tx.sender.flush(&mut wire);
-        if tx.sender.is_empty() {
-            self.waiting.remove(record.number);
-        }
-    }
-
-    /// Sends what waits in `record` before its socket goes away; waits a while for room.
-    pub(super) fn flush_for_good(&self, record: &'static Record) {
-        const TRIES: usize = 10;
-        const WAIT_MS: i32 = 100;
-        if !self.waiting.contains(record.number) {
-            return;
-        }
-        let Some(mut tx) = record.outgoing() else {
-            return;
-        };
-        for _ in 0..TRIES {
-            self.flush_locked(record, &mut tx);
-            if tx.sender.is_empty() {
-                return;
-            }
-            let fd = record.tx_fd.load(Ordering::Relaxed);
-            dgram::ready(fd, libc::POLLOUT, WAIT_MS);
-        }
-        tx.sender.abandon();
-        self.waiting.remove(record.number);
-    }
-
-    /// The socket is shut down: sends fail from now on, and the kernel says how.
-    pub fn shutting_down(&self, record: &'static Record) {
-        self.flush_record(record);
-        record.is_shut.store(true, Ordering::Release);
-        record.tx_off.store(true, Ordering::Release);
-    }
-
-    /// The socket is about to be connected elsewhere.
-    pub fn connecting(&self, record: &'static Record) {
-        self.flush_record(record);
-        self.offload_anew(record);
-        if let Some(mut tx) = record.outgoing() {
-            tx.sender.forget_path();
-            tx.forget_destinations();
-        }
-    }
-
-    /// The error that `SO_ERROR` is to give before the kernel's own.
-    pub fn take_error(&self, record: &'static Record) -> Option<Errno> {
-        self.flush_record(record);
-        if let Some(errno) = record.port.take_pending() {
-            return Some(errno);
-        }
-        record.outgoing()?.sender.take_pending()
-    }
+/// With the one before it, where it is like that one and that one still waits.
+#[inline(always)]
+fn append_alike(tx: &mut Outgoing, call: &Call<'_>) -> Option<Verdict> {
+    let len = call.data.octets();
+    let fill = |place: &mut [u8]| call.data.read(place).map_err(|_| libc::EFAULT);
+    let taken = tx
+        .sender
+        .append_alike(call.to.unwrap_or_default(), len, fill)?;
+    Some(Verdict::Done(taken.map(|()| len)))
 }
 
 /// Whether the socket is connected; looked up once for each connection.

@@ -32,6 +32,8 @@ pub struct Record {
     pub(super) rx_off: AtomicBool,
     /// A descriptor to flush through.
     pub(super) tx_fd: AtomicI32,
+    /// When the first of what gathered did, as [`weft_os::dgram::now`] counts; who gathers has noted it.
+    pub(super) gathers_since: AtomicU64,
     /// A descriptor that an epoll watches.
     pub(super) watched_fd: AtomicI32,
     tx: Lock<Outgoing>,
@@ -117,6 +119,7 @@ impl Record {
             has_options: AtomicBool::new(false),
             rx_off: AtomicBool::new(false),
             tx_fd: AtomicI32::new(-1),
+            gathers_since: AtomicU64::new(0),
             watched_fd: AtomicI32::new(-1),
             tx: Lock::new(Outgoing {
                 sender: Sender::new(),

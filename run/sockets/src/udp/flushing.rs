@@ -1,0 +1,125 @@
+//! When datagrams that gathered leave that no send of the program's takes with it.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use weft_os::dgram;
+use weft_os::lock::Guard;
+
+use super::outgoing::Socket;
+use super::record::{Outgoing, Record};
+use super::Datagrams;
+use crate::Errno;
+
+/// A batch that is younger than this share of the time that datagrams wait at most is left to its program: that of one
+/// which sends so many that its batches fill in less. To send it would take the socket's lock from the program for the
+/// length of a call, and a batch that is not full costs the kernel as much as a full one.
+const YOUNG_SHARE: u32 = 8;
+/// While there is such a program, it is looked at after so many times as long: each look takes a core from the program,
+/// in a virtual machine for 15 µs. Adapters moderate their interrupts in bulk likewise.
+const FLOOD_TICKS: u32 = 4;
+
+impl Datagrams {
+    /// Sends what waits, but for what has begun to wait just now.
+    pub(super) fn flush_aged(&self) {
+        let now = dgram::now();
+        for record in self.waiting.iter().filter_map(|number| self.record(number)) {
+            if self.waits_since(record, now) >= self.young() {
+                self.flush_record(record);
+            }
+        }
+    }
+
+    /// When somebody has to look at the sockets again, if it is not after a tick.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        let (now, tick) = (dgram::now(), self.flusher.tick());
+        let records = self.waiting.iter().filter_map(|number| self.record(number));
+        let ages = records.map(|record| self.waits_since(record, now));
+        // Who has filled one batch after the other fills this one as soon.
+        let looks = ages.map(|age| match age < self.young() {
+            true => tick * FLOOD_TICKS,
+            // What the socket does not take has been due for long.
+            false => tick.checked_sub(age).unwrap_or(tick),
+        });
+        looks.min()
+    }
+
+    /// How long something waits in the socket's batch.
+    fn waits_since(&self, record: &Record, now: u64) -> Duration {
+        let since = record.gathers_since.load(Ordering::Relaxed);
+        Duration::from_nanos(now.saturating_sub(since))
+    }
+
+    /// A batch that has begun to gather less long ago is young.
+    fn young(&self) -> Duration {
+        self.flusher.tick() / YOUNG_SHARE
+    }
+
+    /// Sends what waits in `record`, as far as the kernel takes it at once.
+    pub fn flush_record(&self, record: &'static Record) {
+        if !self.waiting.contains(record.number) {
+            return;
+        }
+        if let Some(mut tx) = record.outgoing() {
+            self.flush_locked(record, &mut tx);
+        }
+    }
+
+    fn flush_locked(&self, record: &'static Record, tx: &mut Guard<'_, Outgoing>) {
+        let fd = record.tx_fd.load(Ordering::Relaxed);
+        let mut wire = Socket::new(self, fd, libc::MSG_DONTWAIT);
+        // What the socket does not take now waits for the next call or the next tick.
+        let _ = tx.sender.flush(&mut wire);
+        if tx.sender.is_empty() {
+            self.waiting.remove(record.number);
+        }
+    }
+
+    /// Sends what waits in `record` before its socket goes away; waits a while for room.
+    pub(super) fn flush_for_good(&self, record: &'static Record) {
+        const TRIES: usize = 10;
+        const WAIT_MS: i32 = 100;
+        if !self.waiting.contains(record.number) {
+            return;
+        }
+        let Some(mut tx) = record.outgoing() else {
+            return;
+        };
+        for _ in 0..TRIES {
+            self.flush_locked(record, &mut tx);
+            if tx.sender.is_empty() {
+                return;
+            }
+            let fd = record.tx_fd.load(Ordering::Relaxed);
+            dgram::ready(fd, libc::POLLOUT, WAIT_MS);
+        }
+        tx.sender.abandon();
+        self.waiting.remove(record.number);
+    }
+
+    /// The socket is shut down: sends fail from now on, and the kernel says how.
+    pub fn shutting_down(&self, record: &'static Record) {
+        self.flush_record(record);
+        record.is_shut.store(true, Ordering::Release);
+        record.tx_off.store(true, Ordering::Release);
+    }
+
+    /// The socket is about to be connected elsewhere.
+    pub fn connecting(&self, record: &'static Record) {
+        self.flush_record(record);
+        self.offload_anew(record);
+        if let Some(mut tx) = record.outgoing() {
+            tx.sender.forget_path();
+            tx.forget_destinations();
+        }
+    }
+
+    /// The error that `SO_ERROR` is to give before the kernel's own.
+    pub fn take_error(&self, record: &'static Record) -> Option<Errno> {
+        self.flush_record(record);
+        if let Some(errno) = record.port.take_pending() {
+            return Some(errno);
+        }
+        record.outgoing()?.sender.take_pending()
+    }
+}
