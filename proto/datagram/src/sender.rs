@@ -253,7 +253,8 @@ impl Sender {
     ) -> Option<Result<(), Errno>> {
         let is_waiting = self.waiting & 1 << self.last != 0;
         let queue = &mut self.queues[self.last];
-        if !is_waiting || !queue.batch.has_room_for_alike(len) || !queue.to.is(name) {
+        let fits = len <= self.limit && queue.batch.has_room_for_alike(len);
+        if !is_waiting || !fits || !queue.to.is(name) {
             return None;
         }
         self.pace.note_untimed();
@@ -538,6 +539,99 @@ mod tests {
         assert!(sender.is_empty());
     }
 
+    /// Whether it was taken as one like that before it.
+    fn append_alike(sender: &mut Sender, to: &Destination, octets: &[u8]) -> bool {
+        let fill = |place: &mut [u8]| {
+            place.copy_from_slice(octets);
+            Ok(())
+        };
+        let taken = sender.append_alike(to.name(), octets.len(), fill);
+        assert!(taken.is_none_or(|taken| taken.is_ok()));
+        taken.is_some()
+    }
+
+    #[test]
+    fn one_like_the_one_before_it_joins_it() {
+        let (mut sender, mut wire) = (sender(), Recorder::default());
+        assert!(!append_alike(&mut sender, &to(1), &[0; 1448]), "no batch");
+        offer(&mut sender, &mut wire, &to(1), &[0; 1448]).unwrap();
+        for number in 1..44 {
+            assert!(append_alike(&mut sender, &to(1), &[number; 1448]));
+        }
+        assert!(
+            !append_alike(&mut sender, &to(1), &[44; 1448]),
+            "it is the last"
+        );
+        offer(&mut sender, &mut wire, &to(1), &[44; 1448]).unwrap();
+        let octets: Vec<u8> = wire.datagrams.iter().map(|(_, octets)| octets[0]).collect();
+        assert_eq!((wire.sends, octets), (1, (0..45).collect()));
+        assert!(
+            !append_alike(&mut sender, &to(1), &[0; 1448]),
+            "it has left"
+        );
+    }
+
+    #[test]
+    fn one_unlike_the_one_before_it_does_not() {
+        let (mut sender, mut wire) = (sender(), Recorder::default());
+        offer(&mut sender, &mut wire, &to(1), &[0; 100]).unwrap();
+        for (to, len) in [
+            (to(2), 100),
+            (Destination::CONNECTED, 100),
+            (to(1), 99),
+            (to(1), 101),
+        ] {
+            assert!(!append_alike(&mut sender, &to, &[0; 101][..len]));
+        }
+        assert!(append_alike(&mut sender, &to(1), &[1; 100]));
+        offer(&mut sender, &mut wire, &to(2), &[0; 100]).unwrap();
+        assert!(
+            !append_alike(&mut sender, &to(1), &[0; 100]),
+            "it was before the last"
+        );
+        offer(&mut sender, &mut wire, &to(2), &[0; 50]).unwrap();
+        assert!(
+            !append_alike(&mut sender, &to(2), &[0; 100]),
+            "a shorter one ends the row"
+        );
+    }
+
+    #[test]
+    fn what_is_not_mapped_is_not_taken() {
+        let (mut sender, mut wire) = (sender(), Recorder::default());
+        offer(&mut sender, &mut wire, &to(1), b"abc").unwrap();
+        let taken = sender.append_alike(to(1).name(), 3, |_| Err(14));
+        assert_eq!(taken, Some(Err(14)));
+        assert!(append_alike(&mut sender, &to(1), b"def"));
+        sender.flush(&mut wire).unwrap();
+        assert_eq!(wire.datagrams.len(), 2);
+        assert_eq!(wire.datagrams[1].1, b"def");
+    }
+
+    /// A program that pauses is idle once that is over, however many datagrams it had gather before.
+    #[test]
+    fn who_gathers_is_busy_until_it_pauses() {
+        let (mut sender, mut wire) = (sender(), Recorder::default());
+        assert!(!sender.stays_busy(4), "nothing is known");
+        let at = |quick: u64| 1_000_000 + quick * 1_000;
+        let busy = (0..6)
+            .map(|number| sender.is_busy(at(number), 64, 4))
+            .filter(|is| *is);
+        assert_eq!(busy.count(), 2);
+        assert!(!sender.stays_busy(4), "nothing waits");
+        offer(&mut sender, &mut wire, &to(1), &[0; 64]).unwrap();
+        assert!((0..50).all(|_| sender.stays_busy(4)));
+        sender.flush(&mut wire).unwrap();
+        assert!(sender.is_busy(at(300), 64, 4), "few pauses in fifty");
+        offer(&mut sender, &mut wire, &to(1), &[0; 64]).unwrap();
+        assert!((0..50).all(|_| sender.stays_busy(4)));
+        sender.flush(&mut wire).unwrap();
+        assert!(
+            !sender.is_busy(at(1_000), 64, 4),
+            "longer than any batch waits"
+        );
+    }
+
     #[test]
     fn what_cannot_gather_follows_what_has() {
         let (mut sender, mut wire) = (sender(), Recorder::default());
@@ -625,18 +719,26 @@ mod tests {
 
     proptest! {
         /// Whatever is sent wherever, with the socket full now and then: each destination gets its datagrams whole,
-        /// once and in order.
+        /// once and in order, those that are like the one before them too.
         #[test]
         fn every_destination_sees_its_datagrams_in_order(
-            sends in prop::collection::vec((0u8..12, 0usize..3000, 0u8..20), 0..300)
+            sends in prop::collection::vec((0u8..12, 0usize..3000, 0u8..20, 1usize..80), 0..100)
         ) {
+            let alike = sends.into_iter().flat_map(|(peer, len, luck, times)| {
+                std::iter::repeat_n((peer, len, luck), if times < 70 { 1 } else { times })
+            });
             let (mut sender, mut wire) = (sender(), Recorder::default());
             wire.mtu = Some(1472);
             let mut wanted: Vec<(Destination, Vec<u8>)> = Vec::new();
-            for (number, (peer, len, luck)) in sends.into_iter().enumerate() {
+            for (number, (peer, len, luck)) in alike.enumerate() {
                 let octets = vec![number as u8; len];
                 if luck == 0 { wire.answers.push_back(Some(EAGAIN)); }
                 if luck == 1 { sender.flush(&mut wire).ok(); }
+                if append_alike(&mut sender, &to(peer), &octets) {
+                    wanted.push((to(peer), octets));
+                    wire.answers.clear();
+                    continue;
+                }
                 match offer(&mut sender, &mut wire, &to(peer), &octets) {
                     Ok(Offer::Gathered) => wanted.push((to(peer), octets)),
                     Ok(Offer::Plain) => {

@@ -15,8 +15,8 @@ use crate::Errno;
 /// which sends so many that its batches fill in less. To send it would take the socket's lock from the program for the
 /// length of a call, and a batch that is not full costs the kernel as much as a full one.
 const YOUNG_SHARE: u32 = 8;
-/// While there is such a program, it is looked at after so many times as long: each look takes a core from the program,
-/// in a virtual machine for 15 µs. Adapters moderate their interrupts in bulk likewise.
+/// While there is such a program, the next look comes after so many times as long: each takes a core from the program, in
+/// a virtual machine for 15 µs. Adapters moderate their interrupts in bulk likewise.
 const FLOOD_TICKS: u32 = 4;
 
 impl Datagrams {
@@ -35,8 +35,11 @@ impl Datagrams {
         let (now, tick) = (dgram::now(), self.flusher.tick());
         let records = self.waiting.iter().filter_map(|number| self.record(number));
         let ages = records.map(|record| self.waits_since(record, now));
+        let sends = self.counts.sends.load(Ordering::Relaxed);
+        let left = sends - self.looked_at_sends.swap(sends, Ordering::Relaxed);
         // Who has filled one batch after the other fills this one as soon.
-        let looks = ages.map(|age| match age < self.young() {
+        let is_flood = left >= YOUNG_SHARE.into();
+        let looks = ages.map(|age| match is_flood && age < self.young() {
             true => tick * FLOOD_TICKS,
             // What the socket does not take has been due for long.
             false => tick.checked_sub(age).unwrap_or(tick),

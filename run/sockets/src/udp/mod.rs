@@ -66,6 +66,8 @@ pub struct Datagrams {
     /// Sends or receives in quick succession after which a socket is busy; 0 for always.
     busy_after: u32,
     flusher: Flusher,
+    /// What [`Counts::sends`] was when the flusher looked last.
+    looked_at_sends: AtomicU64,
     /// What carries datagrams over connections, where a rule lets any.
     offload: Option<&'static Offload>,
     /// The thread that was about to sleep last, in a wait for several descriptors; 0 once it has received.
@@ -109,6 +111,7 @@ impl Datagrams {
             rules,
             busy_after,
             flusher: Flusher::new(hold),
+            looked_at_sends: AtomicU64::new(0),
             offload,
             slept: AtomicUsize::new(0),
             confined: AtomicBool::new(false),

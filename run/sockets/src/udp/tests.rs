@@ -72,6 +72,42 @@ fn calls_for_a_thousand(rules: &str) -> u64 {
     plain + datagrams.counts().sends.load(Ordering::Relaxed)
 }
 
+/// A sender that fills one batch after the other needs nobody to send for it, and is not disturbed; what it leaves is
+/// sent for it.
+#[test]
+fn what_gathers_just_now_is_left_to_its_program() {
+    assert!(process::watch());
+    let rules = DatagramRules::parse("gso").unwrap();
+    let hold = Duration::from_secs(2);
+    let datagrams = Datagrams::new(rules, 0, hold, None).unwrap();
+    let datagrams: &'static Datagrams = Box::leak(Box::new(datagrams));
+    let record = begun(datagrams);
+    let [from, to] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    from.connect(to.local_addr().unwrap()).unwrap();
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&from);
+    let mut octets = [7; 64];
+    let data = weft_os::user::OwnBuffer::from(&mut octets[..]);
+    let send = || {
+        let verdict = datagrams.send(record, &mut Call::new(fd, None, &data, 0));
+        verdict == Ok(crate::verdict::Verdict::Done(Ok(64)))
+    };
+    assert!(!send(), "the first of a destination goes by itself");
+    assert!(send() && send());
+    // The thread is as good as not there: its first tick is not over.
+    datagrams.send_waiting();
+    assert_eq!(datagrams.counts().sends.load(Ordering::Relaxed), 0);
+    let next = datagrams.next_tick().unwrap();
+    assert!(next < hold, "two are no flood: {next:?}");
+    std::thread::sleep(hold / 8);
+    datagrams.send_waiting();
+    assert_eq!(datagrams.counts().sends.load(Ordering::Relaxed), 1);
+    assert_eq!(datagrams.next_tick(), None, "nothing waits");
+    assert!((0..64 * 8 + 1).all(|_| send()));
+    assert_eq!(datagrams.counts().sends.load(Ordering::Relaxed), 9);
+    assert_eq!(datagrams.next_tick(), Some(4 * hold), "a flood");
+    assert!(datagrams.next_tick().unwrap() < hold, "it is over");
+}
+
 #[test]
 fn a_rule_for_others_takes_no_segmentation_from_a_socket() {
     let alone = calls_for_a_thousand("gso");
