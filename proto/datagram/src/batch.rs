@@ -169,8 +169,8 @@ const OWED: u32 = 64;
 /// Calls no further apart than this follow each other quickly, nanoseconds: a few times what a send on its own
 /// takes, and less than a round trip through another thread.
 pub const QUICK: u64 = 20_000;
-/// Calls without a look at the clock that may make up for a pause before the next look: together a little more than what
-/// gathers waits for.
+/// So many calls without a look at the clock may make up for a pause before the next look: together a little more than
+/// what gathers waits for.
 const UNTIMED_MAX: u32 = 15;
 /// Nanoseconds the kernel may take to send an octet of a datagram: to copy it, and to cut a long one into fragments.
 const OCTET: u64 = 3;

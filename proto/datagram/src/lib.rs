@@ -7,6 +7,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`batch`] | which datagrams may leave in one call, and when a sender is busy |
+//! | [`destination`] | where a datagram goes |
 //! | [`sender`] | a socket's outgoing datagrams, gathered |
 //! | [`split`] | a coalesced receive as the datagrams it was |
 //! | [`control`] | control messages as the kernel would have handed them over |
@@ -20,6 +21,7 @@ extern crate std;
 
 pub mod batch;
 pub mod control;
+pub mod destination;
 pub mod kernel;
 pub mod sender;
 pub mod split;

@@ -57,6 +57,10 @@ pub(crate) struct Link {
     lost: AtomicU64,
     /// When TCP took something last, or there was nothing to take, in nanoseconds.
     moved_at: AtomicU64,
+    /// When what waits began to, in nanoseconds.
+    waits_since: AtomicU64,
+    /// How often nothing was left behind a flush.
+    emptied: AtomicU64,
     /// Room for more, for which sends sleep that found none. Only the thread tells of some.
     room: Room,
 }
@@ -100,6 +104,8 @@ impl Link {
             sent: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
+            waits_since: AtomicU64::new(0),
+            emptied: AtomicU64::new(0),
             room: Room::new(),
         }
     }
@@ -186,6 +192,16 @@ impl Link {
         })
     }
 
+    /// When what waits began to, as [`weft_os::dgram::now`] counts.
+    pub(crate) fn waits_since(&self) -> u64 {
+        self.waits_since.load(Ordering::Relaxed)
+    }
+
+    /// How often nothing was left behind a flush, of all carriers that had the place.
+    pub(crate) fn emptied(&self) -> u64 {
+        self.emptied.load(Ordering::Relaxed)
+    }
+
     /// Datagrams put in so far, of all carriers that had the place.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
@@ -244,7 +260,9 @@ impl Link {
     fn note_put(&self) {
         if !self.waits() {
             // Until now there was nothing to take.
-            self.moved_at.store(clock(), Ordering::Relaxed);
+            let now = clock();
+            self.moved_at.store(now, Ordering::Relaxed);
+            self.waits_since.store(now, Ordering::Relaxed);
             self.waits.store(true, Ordering::Release);
         }
         if self.by_thread.load(Ordering::Relaxed) {
@@ -268,6 +286,9 @@ impl Link {
             self.give_up(&mut outgoing.gather);
         }
         if sent != Flushed::Waits {
+            // Under the lock nobody else counts.
+            let emptied = self.emptied.load(Ordering::Relaxed);
+            self.emptied.store(emptied + 1, Ordering::Relaxed);
             self.waits.store(false, Ordering::Release);
         }
         if before == 0 || outgoing.waiting() < before {
@@ -362,6 +383,46 @@ mod tests {
         }
     }
 
+    /// A connection of this machine's TCP, both of its ends.
+    fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::apart(0, 1).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stream = TcpStream::connect_apart(None, ([127, 0, 0, 1], port).into()).unwrap();
+        let begun = Instant::now();
+        loop {
+            if let Some(peer) = listener.accept_apart().unwrap() {
+                return (stream, peer);
+            }
+            assert!(begun.elapsed().as_secs() < 10);
+        }
+    }
+
+    /// Who looks now and then leaves it to the program to send what has begun to wait just now.
+    #[test]
+    fn it_is_known_since_when_something_waits_and_how_often_all_has_left() {
+        process::watch();
+        let (stream, _peer) = connection();
+        let link = Link::new();
+        let gather = Gather::new(vec![0; 65_536], Key::new(&[1; 16], &[2; 16]), 0);
+        link.begin(1, gather, Outlet::Kernel(Guarded::new(stream)));
+        let before = clock();
+        assert_eq!(put(&link), Put::Done);
+        let since = link.waits_since();
+        assert!((before..=clock()).contains(&since));
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(put(&link), Put::Done);
+        assert_eq!(
+            (link.waits_since(), link.emptied()),
+            (since, 0),
+            "the first"
+        );
+        link.flush();
+        link.flush();
+        assert!(!link.waits() && link.emptied() == 1);
+        assert_eq!(put(&link), Put::Done);
+        assert!(link.waits_since() > since);
+    }
+
     #[test]
     fn what_the_thread_is_to_send_goes_with_its_carrier() {
         process::watch();
@@ -442,16 +503,8 @@ mod tests {
     #[test]
     fn who_takes_nothing_for_long_is_waited_for_no_more() {
         process::watch();
-        let listener = TcpListener::apart(0, 1).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let stream = TcpStream::connect_apart(None, ([127, 0, 0, 1], port).into()).unwrap();
         let begun = Instant::now();
-        let peer = loop {
-            if let Some(peer) = listener.accept_apart().unwrap() {
-                break peer;
-            }
-            assert!(begun.elapsed().as_secs() < 10);
-        };
+        let (stream, peer) = connection();
         let link = Link::new();
         assert_eq!(put(&link), Put::Gone, "there is no carrier yet");
         let key = Key::new(&[1; 16], &[2; 16]);

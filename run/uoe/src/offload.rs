@@ -202,19 +202,8 @@ impl Offload {
         put
     }
 
-    /// Whether something waits to be flushed.
     #[inline]
-    pub fn anything_waits(&self) -> bool {
-        self.used().iter().any(Link::is_to_be_flushed)
-    }
-
-    /// Gives TCP what waits, as far as it takes it at once.
-    pub fn flush_all(&self) {
-        self.used().iter().for_each(Link::flush);
-    }
-
-    #[inline]
-    fn used(&self) -> &[Link] {
+    pub(crate) fn used(&self) -> &[Link] {
         let used = self.links_used.load(Ordering::Relaxed);
         self.links.get(..used).unwrap_or(&self.links)
     }

@@ -5,57 +5,63 @@ use std::time::Duration;
 
 use weft_os::dgram;
 use weft_os::lock::Guard;
+use weft_udp_offload::Offload;
 
 use super::outgoing::Socket;
 use super::record::{Outgoing, Record};
 use super::Datagrams;
 use crate::Errno;
 
-/// A batch that is younger than this share of the time that datagrams wait at most is left to its program: that of one
-/// which sends so many that its batches fill in less. To send it would take the socket's lock from the program for the
-/// length of a call, and a batch that is not full costs the kernel as much as a full one.
-const YOUNG_SHARE: u32 = 8;
-/// While there is such a program, the next look comes after so many times as long: each takes a core from the program, in
-/// a virtual machine for 15 µs. Adapters moderate their interrupts in bulk likewise.
+/// A batch that is younger than this share of a tick is left to its program: that of one which sends so many that its
+/// batches fill in less. To send it would take the socket's lock from the program for the length of a call, and a batch
+/// that is not full costs the kernel as much as a full one.
+const YOUNG_SHARE: u32 = 4;
+/// While a program fills one batch after the other the next look comes after so many ticks: each takes a core from the
+/// program, in a virtual machine for 15 µs. Adapters moderate their interrupts in bulk likewise.
 const FLOOD_TICKS: u32 = 4;
+/// A program does where so many batches have left since the last look.
+const FLOOD_SENDS: u64 = 4;
 
 impl Datagrams {
     /// Sends what waits, but for what has begun to wait just now.
     pub(super) fn flush_aged(&self) {
         let now = dgram::now();
+        if let Some(offload) = self.offload {
+            offload.flush_aged(|since| self.is_young(now, since));
+        }
         for record in self.waiting.iter().filter_map(|number| self.record(number)) {
-            if self.waits_since(record, now) >= self.young() {
+            if !self.is_young(now, record.gathers_since.load(Ordering::Relaxed)) {
                 self.flush_record(record);
             }
         }
     }
 
-    /// When somebody has to look at the sockets again, if it is not after a tick.
+    /// When somebody has to look at what waits again, if it is not after a tick.
     pub(super) fn next_look(&self) -> Option<Duration> {
         let (now, tick) = (dgram::now(), self.flusher.tick());
-        let records = self.waiting.iter().filter_map(|number| self.record(number));
-        let ages = records.map(|record| self.waits_since(record, now));
-        let sends = self.counts.sends.load(Ordering::Relaxed);
+        let emptied = self.offload.map_or(0, Offload::emptied);
+        let sends = emptied + self.counts.sends.load(Ordering::Relaxed);
         let left = sends - self.looked_at_sends.swap(sends, Ordering::Relaxed);
         // Who has filled one batch after the other fills this one as soon.
-        let is_flood = left >= YOUNG_SHARE.into();
-        let looks = ages.map(|age| match is_flood && age < self.young() {
-            true => tick * FLOOD_TICKS,
-            // What the socket does not take has been due for long.
-            false => tick.checked_sub(age).unwrap_or(tick),
+        let is_flood = left >= FLOOD_SENDS;
+        let records = self.waiting.iter().filter_map(|number| self.record(number));
+        let gather = records.map(|record| record.gathers_since.load(Ordering::Relaxed));
+        let carried = self.offload.into_iter().flat_map(Offload::waiting_since);
+        let looks = gather.chain(carried).map(|since| {
+            let age = Duration::from_nanos(now.saturating_sub(since));
+            match is_flood && self.is_young(now, since) {
+                true => tick * FLOOD_TICKS,
+                // What the socket does not take has been due for long.
+                false => tick.checked_sub(age).unwrap_or(tick),
+            }
         });
         looks.min()
     }
 
-    /// How long something waits in the socket's batch.
-    fn waits_since(&self, record: &Record, now: u64) -> Duration {
-        let since = record.gathers_since.load(Ordering::Relaxed);
-        Duration::from_nanos(now.saturating_sub(since))
-    }
-
-    /// A batch that has begun to gather less long ago is young.
-    fn young(&self) -> Duration {
-        self.flusher.tick() / YOUNG_SHARE
+    /// Whether a batch that began to gather then is to be left to its program.
+    fn is_young(&self, now: u64, since: u64) -> bool {
+        let age = Duration::from_nanos(now.saturating_sub(since));
+        age < self.flusher.tick() / YOUNG_SHARE
     }
 
     /// Sends what waits in `record`, as far as the kernel takes it at once.

@@ -66,7 +66,7 @@ pub struct Datagrams {
     /// Sends or receives in quick succession after which a socket is busy; 0 for always.
     busy_after: u32,
     flusher: Flusher,
-    /// What [`Counts::sends`] was when the flusher looked last.
+    /// How many batches had left when the flusher looked last.
     looked_at_sends: AtomicU64,
     /// What carries datagrams over connections, where a rule lets any.
     offload: Option<&'static Offload>,
@@ -323,12 +323,7 @@ impl Gathering for Datagrams {
     }
 
     fn send_waiting(&self) {
-        if let Some(offload) = self.offload {
-            offload.flush_all();
-        }
-        if self.waiting.any() {
-            self.flush_aged();
-        }
+        self.flush_aged();
     }
 
     fn next_tick(&self) -> Option<Duration> {

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_datagram::batch::LONGEST;
-use weft_datagram::sender::{Destination, Offer, Wire, MEMORY};
+use weft_datagram::destination::Destination;
+use weft_datagram::sender::{Offer, Wire, MEMORY};
 use weft_os::dgram::{self, NAME_LEN};
 use weft_os::pages;
 use weft_os::user::UserBuffers;

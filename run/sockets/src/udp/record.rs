@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use weft_datagram::sender::{Destination, Sender, QUEUES};
+use weft_datagram::destination::Destination;
+use weft_datagram::sender::{Sender, QUEUES};
 use weft_os::lock::{Guard, Lock, Locked};
 use weft_os::process;
 use weft_udp_offload::Port;

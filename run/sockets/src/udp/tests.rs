@@ -98,7 +98,7 @@ fn what_gathers_just_now_is_left_to_its_program() {
     assert_eq!(datagrams.counts().sends.load(Ordering::Relaxed), 0);
     let next = datagrams.next_tick().unwrap();
     assert!(next < hold, "two are no flood: {next:?}");
-    std::thread::sleep(hold / 8);
+    std::thread::sleep(hold / 4);
     datagrams.send_waiting();
     assert_eq!(datagrams.counts().sends.load(Ordering::Relaxed), 1);
     assert_eq!(datagrams.next_tick(), None, "nothing waits");
