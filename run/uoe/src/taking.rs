@@ -189,20 +189,19 @@ impl Offload {
         Head::Own(own)
     }
 
-    /// Takes the head of the kernel's queue: one call, where a look first and a receive afterwards are two. Not for a
-    /// socket that another process may have too.
+    /// Takes the head of the kernel's queue: one call, where a look first and a receive afterwards are two. Without its
+    /// control messages, and not for a socket that another process may have too.
     pub fn take_head(
         &self,
         port: &'static Port,
         fd: RawFd,
         octets: &mut [u8],
         name: &mut [u8; dgram::NAME_LEN],
-        control: &mut [u8],
     ) -> Taken {
         // Who has looked at the head and is about to take it finds it there. A signal handler's call that interrupts
         // its thread amid that has to go on without.
         let head = port.head();
-        let taken = match dgram::take(fd, octets, name, control) {
+        let taken = match dgram::take(fd, octets, name) {
             Ok(taken) => taken,
             Err(libc::EAGAIN) => return Taken::Nothing,
             Err(errno) => return Taken::Failed(errno),

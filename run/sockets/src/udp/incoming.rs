@@ -263,8 +263,8 @@ impl Datagrams {
             let mut taken = Taken::Nothing;
             let received = receiver.receive_whole(
                 ask,
-                |octets, name, control| {
-                    taken = self.take_head(record, fd, octets, name, control);
+                |octets, name| {
+                    taken = self.take_head(record, fd, octets, name);
                     match taken {
                         Taken::Datagram(taken) => Some(taken),
                         _ => None,

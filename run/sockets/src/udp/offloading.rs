@@ -234,7 +234,7 @@ impl Datagrams {
             return Some(Err(errno));
         }
         let delivered = offload.take(&record.port, fd, ask.stay, |waiting| {
-            deliver(Datagram::whole(waiting.octets, waiting.name, &[], ask))
+            deliver(Datagram::whole(waiting.octets, waiting.name, ask))
         });
         // The look at the kernel's queue may have met one.
         delivered.or_else(|| record.port.take_pending().map(Err))
@@ -271,10 +271,9 @@ impl Datagrams {
         fd: i32,
         octets: &mut [u8],
         name: &mut [u8; NAME_LEN],
-        control: &mut [u8],
     ) -> Taken {
         match self.offload {
-            Some(offload) => offload.take_head(&record.port, fd, octets, name, control),
+            Some(offload) => offload.take_head(&record.port, fd, octets, name),
             None => Taken::Nothing,
         }
     }

@@ -440,7 +440,7 @@ mod tests {
         while !is_over.load(Ordering::Relaxed) {
             offload.receives(port, 1, fd, Use::Receives);
             while offload.take(port, fd, false, |_| ()).is_some() {}
-            offload.take_head(port, fd, &mut room, &mut name, &mut []);
+            offload.take_head(port, fd, &mut room, &mut name);
             // Slower than its peer sends, which has to wait for room.
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -63,14 +63,14 @@ pub struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// One that came alone, for which there is as much room as `ask` says.
+    /// One that came alone and without control messages, for which there is as much room as `ask` says.
     #[inline]
-    pub(super) fn whole(octets: &'a [u8], name: &'a [u8], control: &'a [u8], ask: Ask) -> Self {
+    pub(super) fn whole(octets: &'a [u8], name: &'a [u8], ask: Ask) -> Self {
         let fits = octets.len().min(ask.room);
         Datagram {
             octets: &octets[..fits],
             name,
-            control,
+            control: &[],
             result: if ask.whole { octets.len() } else { fits },
             truncated: fits < octets.len(),
         }
@@ -128,20 +128,19 @@ impl Receiver {
     }
 
     /// Hands a datagram to `deliver` that `take` takes from the queue, where nothing is coalesced: one call, where
-    /// [`Receiver::receive`] takes two. Nothing where `take` brings none.
+    /// [`Receiver::receive`] takes two. Without control messages. Nothing where `take` brings none.
     pub fn receive_whole<T>(
         &mut self,
         ask: Ask,
-        take: impl FnOnce(&mut [u8], &mut [u8; NAME_LEN], &mut [u8]) -> Option<Peeked>,
+        take: impl FnOnce(&mut [u8], &mut [u8; NAME_LEN]) -> Option<Peeked>,
         deliver: impl FnOnce(Datagram<'_>) -> Result<T, Errno>,
     ) -> Option<Result<T, Errno>> {
         // A head that was looked at is the one that is taken, or another thread has taken that.
         self.staged = None;
-        let taken = take(self.memory, &mut self.name, &mut self.control)?;
+        let taken = take(self.memory, &mut self.name)?;
         let octets = &self.memory[..taken.octets.min(self.memory.len())];
-        let control = &self.control[..taken.control.min(CONTROL_OCTETS)];
         let name = &self.name[..taken.name];
-        Some(deliver(Datagram::whole(octets, name, control, ask)))
+        Some(deliver(Datagram::whole(octets, name, ask)))
     }
 
     /// Hands the next datagram to `deliver`, and counts it as handed out whatever that says.
@@ -308,8 +307,8 @@ mod tests {
         assert_eq!(len(&mut receiver, &mut heads), Ok(5));
         let taken = receiver.receive_whole(
             look,
-            |octets, name, control| {
-                let head = heads.peek(octets, name, control).ok()?;
+            |octets, name| {
+                let head = heads.peek(octets, name, &mut [0; CONTROL_OCTETS]).ok()?;
                 heads.heads.pop_front();
                 Some(head)
             },

@@ -196,9 +196,7 @@ impl Socket {
     pub fn take_head(&self) -> (Taken, Vec<u8>, Option<SocketAddr>) {
         let (mut room, mut name) = (vec![0; 70_000], [0; NAME_LEN]);
         let fd = self.kernel.as_raw_fd();
-        let taken = self
-            .offload
-            .take_head(self.port, fd, &mut room, &mut name, &mut []);
+        let taken = self.offload.take_head(self.port, fd, &mut room, &mut name);
         let Taken::Datagram(head) = taken else {
             return (taken, Vec::new(), None);
         };
