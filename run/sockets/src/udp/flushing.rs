@@ -19,7 +19,7 @@ const YOUNG_SHARE: u32 = 4;
 /// While a program fills one batch after the other the next look comes after so many ticks: each takes a core from the
 /// program, in a virtual machine for 15 µs. Adapters moderate their interrupts in bulk likewise.
 const FLOOD_TICKS: u32 = 4;
-/// A program does where so many batches have left since the last look.
+/// A program does where more batches than these have left since the last look.
 const FLOOD_SENDS: u64 = 4;
 
 impl Datagrams {
@@ -43,7 +43,7 @@ impl Datagrams {
         let sends = emptied + self.counts.sends.load(Ordering::Relaxed);
         let left = sends - self.looked_at_sends.swap(sends, Ordering::Relaxed);
         // Who has filled one batch after the other fills this one as soon.
-        let is_flood = left >= FLOOD_SENDS;
+        let is_flood = left > FLOOD_SENDS;
         let records = self.waiting.iter().filter_map(|number| self.record(number));
         let gather = records.map(|record| record.gathers_since.load(Ordering::Relaxed));
         let carried = self.offload.into_iter().flat_map(Offload::waiting_since);
