@@ -512,6 +512,20 @@ mod tests {
         );
     }
 
+    /// Segments of that length are refused, as was learnt when a part of the batch had left.
+    #[test]
+    fn one_that_is_too_long_to_be_segmented_joins_none() {
+        let (mut sender, mut wire) = (sender(), Recorder::default());
+        wire.mtu = Some(1472);
+        for number in 0..2 {
+            offer(&mut sender, &mut wire, &to(1), &[number; 2000]).unwrap();
+        }
+        wire.answers.extend([None, None, Some(EAGAIN)]);
+        assert_eq!(sender.flush(&mut wire), Err(EAGAIN));
+        assert_eq!((wire.datagrams.len(), sender.is_empty()), (1, false));
+        assert!(!append_alike(&mut sender, &to(1), &[2; 2000]));
+    }
+
     #[test]
     fn what_is_not_mapped_is_not_taken() {
         let (mut sender, mut wire) = (sender(), Recorder::default());
