@@ -153,7 +153,7 @@ pub struct Pace {
     /// How long the last call may have taken by itself beyond what a short one takes, nanoseconds.
     last_took: u64,
     quick: u32,
-    /// Calls since then at which nobody looked at the clock.
+    /// Calls since `last` at which nobody looked at the clock.
     untimed: u32,
     /// Calls since an answer came that was waited for.
     since_answer: u32,
@@ -221,7 +221,7 @@ impl Pace {
     }
 
     /// Notes a call of a busy program while what it sent before still waits: as that waits for a moment only, the call
-    /// is as good as quick. What it waits for is seen at the next call that is timed.
+    /// is as good as quick. A pause in between shows at the next call that is timed.
     #[inline]
     pub fn note_untimed(&mut self) {
         self.untimed = self.untimed.saturating_add(1);

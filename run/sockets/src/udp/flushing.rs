@@ -41,7 +41,8 @@ impl Datagrams {
         let (now, tick) = (dgram::now(), self.flusher.tick());
         let emptied = self.offload.map_or(0, Offload::emptied);
         let sends = emptied + self.counts.sends.load(Ordering::Relaxed);
-        let left = sends - self.looked_at_sends.swap(sends, Ordering::Relaxed);
+        let before = self.looked_at_sends.swap(sends, Ordering::Relaxed);
+        let left = sends.saturating_sub(before);
         // Who has filled one batch after the other fills this one as soon.
         let is_flood = left > FLOOD_SENDS;
         let records = self.waiting.iter().filter_map(|number| self.record(number));
