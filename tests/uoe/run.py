@@ -69,11 +69,15 @@ class Bed:
 
     def port(self, process):
         """The port that a receiver says it has."""
+        return self.ports(process)[0]
+
+    def ports(self, process):
+        """Those of one that has several."""
         begun = time.monotonic()
         while time.monotonic() < begun + PATIENCE:
             said = Path(f"{process.log}.out").read_text()
-            if found := re.search(r"^port (\d+)$", said, re.MULTILINE):
-                return int(found[1])
+            if found := re.search(r"^ports? ([\d ]+)\n", said, re.MULTILINE):
+                return [int(port) for port in found[1].split()]
             if process.ended():
                 break
             time.sleep(0.02)
@@ -617,6 +621,19 @@ def strangers_at_the_port_of_carriers(bed):
     sent, carried = bed.finish(sender)
     came, _ = bed.finish(receiver)
     expect((sent, came, carried), said(came)["came"] == said(sent)["sent"] and carried[0] > 10000)
+
+
+@case()
+def a_hundred_peers_of_one_socket(bed):
+    """One socket sends to a hundred of ten processes: each has its own, whole and in order, by a carrier a process."""
+    rule = "uoe require wait=forever"
+    takers = [bed.start(rule, *python("hundred.py"), "takes") for _ in range(10)]
+    ports = [port for taker in takers for port in bed.ports(taker)]
+    sender = bed.start(rule, *python("hundred.py"), "sends", *ports)
+    sent, carried = bed.finish(sender)
+    came = [said(bed.finish(taker)[0]) for taker in takers]
+    expect((sent, came), all(one == {"came": said(sent)["sent"] / 10, "wrong": 0} for one in came))
+    expect(carried, carried[0] == said(sent)["sent"] and carried[1] == len(takers))
 
 
 def play(bed, name):
