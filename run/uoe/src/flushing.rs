@@ -1,5 +1,5 @@
-//! When what waits on carriers of the kernel's TCP is given to it: before a program sleeps, and by who looks now and
-//! then. A send that finds a carrier full does so itself.
+//! Gives what waits on carriers to the kernel's TCP: all of it before a program sleeps, and what has waited for some
+//! time now and then. A send that finds a carrier full does so itself.
 
 use crate::link::Link;
 use crate::offload::Offload;

@@ -22,7 +22,7 @@
 //! | `pause` | how a send sleeps that found no room |
 //! | `left` | sockets that the program has closed while datagrams of theirs wait |
 //! | `link` | the octets of one carrier that are to leave |
-//! | `flushing` | when what waits there is given to TCP |
+//! | `flushing` | gives what waits there to the kernel's TCP |
 //! | `frames` | where segments end that leave by the adapter |
 //! | `mail` | what calls tell the thread |
 //! | `nonces` | how Weft's own datagrams are told from the program's |

@@ -1,4 +1,5 @@
-//! When datagrams that gathered leave that no send of the program's takes with it.
+//! Sends gathered datagrams that no later send takes along: when they have waited long enough, before the program
+//! waits, and before their socket changes or goes.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,11 +17,11 @@ use crate::Errno;
 /// batches fill in less. To send it would take the socket's lock from the program for the length of a call, and a batch
 /// that is not full costs the kernel as much as a full one.
 const YOUNG_SHARE: u32 = 4;
-/// While a program fills one batch after the other the next look comes after so many ticks: each takes a core from the
-/// program, in a virtual machine for 15 µs. Adapters moderate their interrupts in bulk likewise.
-const FLOOD_TICKS: u32 = 4;
-/// A program does where more batches than these have left since the last look.
+/// More batches than these that left since the last look are a flood: the program fills one after the other.
 const FLOOD_SENDS: u64 = 4;
+/// Ticks between two looks during a flood. Each look takes a core from the program, in a virtual machine for 15 µs;
+/// adapters moderate their interrupts in bulk likewise. A socket that begins to gather meanwhile waits as long, too.
+const FLOOD_TICKS: u32 = 4;
 
 impl Datagrams {
     /// Sends what waits, but for what has begun to wait just now.

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `record` | what is known of one socket |
 //! | `outgoing` | sends: which datagrams gather, and with which they leave |
-//! | `flushing` | when those leave that no send takes with it |
+//! | `flushing` | sends those that no later send takes along |
 //! | `offloading` | datagrams over carriers: when they are offered one, and how they come out |
 //! | `options` | options of a socket, which say what of this may be done |
 //! | `incoming` | receives: when they are coalesced, and how datagrams come out |

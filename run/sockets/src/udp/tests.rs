@@ -38,6 +38,46 @@ fn a_slot_is_the_next_sockets_unless_another_process_may_have_it() {
     assert!(shared.is_shared() && !next.slot().is_shared());
 }
 
+/// The sockets of a process, and a program's socket among them that is connected to another one.
+struct Sends {
+    datagrams: &'static Datagrams,
+    record: &'static Record,
+    from: std::net::UdpSocket,
+    _to: std::net::UdpSocket,
+}
+
+impl Sends {
+    fn with(datagrams: Datagrams) -> Sends {
+        let datagrams: &'static Datagrams = Box::leak(Box::new(datagrams));
+        let [from, to] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        from.connect(to.local_addr().unwrap()).unwrap();
+        Sends {
+            datagrams,
+            record: begun(datagrams),
+            from,
+            _to: to,
+        }
+    }
+
+    /// Sends a datagram of 64 octets; whether Weft took it, and not the kernel.
+    fn gathers(&self) -> bool {
+        let mut octets = [7; 64];
+        let data = weft_os::user::OwnBuffer::from(&mut octets[..]);
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&self.from);
+        let mut call = Call::new(fd, None, &data, 0);
+        match self.datagrams.send(self.record, &mut call) {
+            Ok(crate::verdict::Verdict::Kernel) => false,
+            Ok(done) => done == crate::verdict::Verdict::Done(Ok(64)) || panic!("{done:?}"),
+            Err(_) => panic!("no carrier is waited for"),
+        }
+    }
+
+    /// Calls of the kernel in which gathered datagrams left.
+    fn calls(&self) -> u64 {
+        self.datagrams.counts().sends.load(Ordering::Relaxed)
+    }
+}
+
 /// Sends on a socket by these rules, and says in how many calls of the kernel 1000 datagrams left.
 fn calls_for_a_thousand(rules: &str) -> u64 {
     assert!(process::watch());
@@ -49,27 +89,10 @@ fn calls_for_a_thousand(rules: &str) -> u64 {
         ..weft_settings::Settings::default()
     });
     let hold = Duration::from_millis(50);
-    let datagrams = Datagrams::new(rules, 4, hold, offload).unwrap();
-    let datagrams: &'static Datagrams = Box::leak(Box::new(datagrams));
-    let record = begun(datagrams);
-    let [from, to] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
-    from.connect(to.local_addr().unwrap()).unwrap();
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&from);
-    let mut octets = [7; 64];
-    let data = weft_os::user::OwnBuffer::from(&mut octets[..]);
-    let mut plain = 0;
-    for _ in 0..1000 {
-        let mut call = Call::new(fd, None, &data, 0);
-        match datagrams
-            .send(record, &mut call)
-            .expect("no carrier is waited for")
-        {
-            crate::verdict::Verdict::Kernel => plain += 1,
-            done => assert_eq!(done, crate::verdict::Verdict::Done(Ok(64))),
-        }
-    }
-    datagrams.flush_all();
-    plain + datagrams.counts().sends.load(Ordering::Relaxed)
+    let sends = Sends::with(Datagrams::new(rules, 4, hold, offload).unwrap());
+    let plain = (0..1000).filter(|_| !sends.gathers()).count();
+    sends.datagrams.flush_all();
+    plain as u64 + sends.calls()
 }
 
 /// A sender that fills one batch after the other needs nobody to send for it, and is not disturbed; what it leaves is
@@ -79,31 +102,21 @@ fn what_gathers_just_now_is_left_to_its_program() {
     assert!(process::watch());
     let rules = DatagramRules::parse("gso").unwrap();
     let hold = Duration::from_secs(2);
-    let datagrams = Datagrams::new(rules, 0, hold, None).unwrap();
-    let datagrams: &'static Datagrams = Box::leak(Box::new(datagrams));
-    let record = begun(datagrams);
-    let [from, to] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
-    from.connect(to.local_addr().unwrap()).unwrap();
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&from);
-    let mut octets = [7; 64];
-    let data = weft_os::user::OwnBuffer::from(&mut octets[..]);
-    let send = || {
-        let verdict = datagrams.send(record, &mut Call::new(fd, None, &data, 0));
-        verdict == Ok(crate::verdict::Verdict::Done(Ok(64)))
-    };
-    assert!(!send(), "the first of a destination goes by itself");
-    assert!(send() && send());
+    let sends = Sends::with(Datagrams::new(rules, 0, hold, None).unwrap());
+    let datagrams = sends.datagrams;
+    assert!(!sends.gathers(), "the first of a destination goes alone");
+    assert!(sends.gathers() && sends.gathers());
     // The thread is as good as not there: its first tick is not over.
     datagrams.send_waiting();
-    assert_eq!(datagrams.counts().sends.load(Ordering::Relaxed), 0);
+    assert_eq!(sends.calls(), 0);
     let next = datagrams.next_tick().unwrap();
     assert!(next < hold, "two are no flood: {next:?}");
     std::thread::sleep(hold / 4);
     datagrams.send_waiting();
-    assert_eq!(datagrams.counts().sends.load(Ordering::Relaxed), 1);
+    assert_eq!(sends.calls(), 1);
     assert_eq!(datagrams.next_tick(), None, "nothing waits");
-    assert!((0..64 * 8 + 1).all(|_| send()));
-    assert_eq!(datagrams.counts().sends.load(Ordering::Relaxed), 9);
+    assert!((0..64 * 8 + 1).all(|_| sends.gathers()));
+    assert_eq!(sends.calls(), 9);
     assert_eq!(datagrams.next_tick(), Some(4 * hold), "a flood");
     assert!(datagrams.next_tick().unwrap() < hold, "it is over");
 }
