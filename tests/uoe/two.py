@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 
+REFUSALS = 50
 ends = [("127.0.0.1", int(port)) for port in sys.argv[1:3]]
 to = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in ends]
 if sys.argv[3] == "one":
@@ -22,14 +23,16 @@ for socket_, end in zip(to, ends):
         socket_.sendto(number.to_bytes(4, "big"), end)
         time.sleep(0 if number % 8 else 0.0005)
     time.sleep(0.3)
-# Until a send is refused for want of room.
-is_full = False
+# Until sends have been refused for want of room again and again: TCP makes more of that for a while.
+refused = 0
 begun = time.monotonic()
-while not is_full and time.monotonic() < begun + 20:
+while refused < REFUSALS and time.monotonic() < begun + 20:
     try:
         to[1].sendto(bytes(1000), socket.MSG_DONTWAIT, ends[1])
     except BlockingIOError:
-        is_full = True
+        refused += 1
+        time.sleep(0.001)
+is_full = refused == REFUSALS
 rounds = waited = 0
 over = time.monotonic() + 3
 while time.monotonic() < over:
